@@ -1,0 +1,155 @@
+//! The contract of an executor: a place where instances are made, chosen by name.
+
+use std::{fmt, path::PathBuf};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::Error,
+    id::{ExecutorName, InstallId, InstanceId, RunId, SessionId},
+    identity::{Identity, Presence},
+    instance::SharedInstance,
+    process::Lease,
+    secret::SecretValue,
+    undo::Undone,
+    wire,
+};
+
+/// How strongly an instance is separated from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Isolation {
+    /// A process of the same user.
+    Process,
+    /// Namespaces on the same kernel.
+    Container,
+    /// A machine of its own.
+    Machine,
+}
+
+/// What an executor can do; read once for each plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a capability of its own; none excludes another"
+)]
+pub struct Capabilities {
+    /// How strongly instances are separated from the host.
+    pub isolation: Isolation,
+    /// Whether host paths are the same inside, so that a workspace on the host is used where it is.
+    pub host_paths: bool,
+    /// Whether what may be inherited from the caller's environment is the weakest tier; else nothing of the host is.
+    pub inherits_environment: bool,
+    /// Whether processes can have a terminal.
+    pub terminal: bool,
+    /// Whether instances outlive the controller.
+    pub detached: bool,
+}
+
+impl Capabilities {
+    /// Returns the capabilities of an executor of host processes.
+    pub const fn host() -> Self {
+        Self {
+            isolation: Isolation::Process,
+            host_paths: true,
+            inherits_environment: true,
+            terminal: true,
+            detached: true,
+        }
+    }
+}
+
+/// What to make an instance for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstanceSpec {
+    /// The installation that owns it.
+    pub install: InstallId,
+    /// The run it is for.
+    pub run: RunId,
+    /// The session it is for.
+    pub session: SessionId,
+    /// The workspace on the host, where there is one.
+    #[serde(with = "wire::optional_path", default)]
+    pub workspace: Option<PathBuf>,
+    /// How long it lives without a controller until told otherwise.
+    pub lease: Lease,
+    /// Options that only this executor reads.
+    #[serde(default)]
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What `create` made.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// Which one.
+    pub identity: Identity,
+    /// Tokens that a later controller needs, by name; stored by reference.
+    pub secrets: Vec<(String, SecretValue)>,
+}
+
+/// Whether an executor can be used now, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// What was found, a name and a value each, such as `cgroup` and `v2, cgroup.kill`.
+    pub facts: Vec<(String, String)>,
+    /// What is missing and what to do about it; works without.
+    pub warnings: Vec<String>,
+}
+
+/// Where a step tells what it is doing.
+pub trait Progress: Send + Sync {
+    /// Tells it in one line; must not block.
+    fn line(&self, line: &str);
+}
+
+/// A place where instances are made.
+///
+/// * Instance ids are the caller's; each verb may be called again, and undone without its answer.
+/// * An executor knows nothing of preparers, sessions or stores.
+#[async_trait]
+pub trait Executor: fmt::Debug + Send + Sync + 'static {
+    /// Returns its own name; the registry may offer it under others.
+    fn name(&self) -> &ExecutorName;
+
+    /// Returns what it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Checks a specification; touches nothing, refuses unknown options by name.
+    fn check(&self, spec: &InstanceSpec) -> Result<(), Error>;
+
+    /// Finds out whether it can be used now.
+    async fn probe(&self) -> Result<ProbeReport, Error>;
+
+    /// Makes an instance: its supervisor is up, no process is started.
+    ///
+    /// * An id that is taken is `AlreadyExists`, and what has it is left alone.
+    /// * A failure may leave a part behind, which `delete` takes away.
+    async fn create(
+        &self,
+        id: &InstanceId,
+        spec: &InstanceSpec,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error>;
+
+    /// Reaches an instance, also one that another process made.
+    ///
+    /// * An instance that has ended is reached as long as its logs are kept; see [`Instance`](crate::instance::Instance).
+    /// * One that never was is `NotFound`.
+    async fn connect(&self, id: &InstanceId) -> Result<SharedInstance, Error>;
+
+    /// Removes an instance, running or not, with everything that runs in it; logs of its processes are kept for a while.
+    ///
+    /// * None there is success: `AlreadyGone`.
+    /// * One of that name with another identity is left alone: `NotOurs`.
+    /// * What cannot be ended is an error that names it.
+    async fn delete(&self, id: &InstanceId, identity: Option<&Identity>) -> Result<Undone, Error>;
+
+    /// Tells whether an instance, or a part of one, exists.
+    async fn state(&self, id: &InstanceId) -> Result<Presence, Error>;
+
+    /// Lists the instances of this installation; an incomplete list is an error.
+    async fn list(&self) -> Result<Vec<InstanceId>, Error>;
+}

@@ -1,0 +1,72 @@
+//! What a caller asks for.
+
+use std::time::Duration;
+
+use crate::{
+    command::Command,
+    env::Definition,
+    id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
+    process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    workspace::WorkspaceRequest,
+};
+
+/// A request to bring up a run.
+#[derive(Clone, Debug)]
+pub struct LaunchRequest {
+    /// The session; a run has one of its own if nothing is said.
+    pub session: Option<SessionId>,
+    /// The task that the session belongs to; the session itself if nothing is said.
+    pub task: Option<TaskId>,
+    /// The grouping that owns secrets and directories.
+    pub tenant: Option<TenantId>,
+    /// Words for people; the branch is named after them.
+    pub title: Option<String>,
+    /// Which executor; never another one instead.
+    pub executor: ExecutorName,
+    /// The files to work on.
+    pub workspace: WorkspaceRequest,
+    /// What to bring up.
+    pub mode: Mode,
+    /// Whether it is new, or goes on from an earlier run.
+    pub intent: LaunchIntent,
+    /// Variables.
+    pub environment: Vec<Definition>,
+    /// How long the run lives on without a controller, once it is committed.
+    pub lease: Lease,
+    /// Options that only the executor reads; unknown ones are refused by its `check`.
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What a run is: a type, never an empty command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The instance and its workspace, without an agent.
+    Workspace,
+    /// An agent as well.
+    Agent(AgentSpec),
+}
+
+/// How to run the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentSpec {
+    /// The exact arguments.
+    pub command: Command,
+    /// Its standard streams.
+    pub stdio: StdioKind,
+    /// Whether it gets input.
+    pub stdin: StdinPolicy,
+    /// Ends it this long after its start.
+    pub time_limit: Option<Duration>,
+    /// How it is ended.
+    pub stop: StopOrder,
+}
+
+/// Whether a launch is new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LaunchIntent {
+    /// A new run.
+    Fresh,
+    /// The same run again, in the workspace it kept.
+    Resume(RunId),
+}
