@@ -9,7 +9,7 @@ use crate::{
     error::ErrorKind,
     id::{AttemptId, PreparerName, RunId},
     process::Started,
-    undo::Undone,
+    unwind::Outcome,
 };
 
 /// The steps of a launch, in order; also the key of errors, timings and fault points.
@@ -95,8 +95,8 @@ pub enum EventKind {
     StepFailed(Step, ErrorKind),
     /// Rollback began, because that step failed.
     RollbackStarted(Step),
-    /// A resource, by its label, was asked to go.
-    Undo(String, Result<Undone, ErrorKind>),
+    /// A resource, by its label, was asked to go, with that outcome.
+    Undo(String, Outcome),
     /// The agent runs.
     AgentStarted(Started),
     /// The launch succeeded; its last event.

@@ -1,22 +1,53 @@
 #![doc = include_str!("../README.md")]
 
-pub mod cancel;
-pub mod checkpoint;
+// Words: data that everybody speaks.
 pub mod command;
 pub mod env;
 pub mod error;
 pub mod event;
-pub mod executor;
 pub mod id;
 pub mod identity;
-pub mod instance;
-pub mod preparer;
 pub mod process;
 pub mod request;
 pub mod secret;
-pub mod store;
-pub mod undo;
 pub mod wire;
 pub mod workspace;
 
+// Contracts: what others implement.
+pub mod cancel;
+pub mod checkpoint;
+pub mod executor;
+pub mod instance;
+pub mod preparer;
+pub mod session_directory;
+pub mod store;
+pub mod undo;
+
+// The engine.
+mod closing;
+mod ending;
+mod lane;
+mod launch;
+pub mod launcher;
+mod narrator;
+mod observe;
+pub mod plan;
+mod planning;
+mod recovery;
+pub mod registry;
+mod rollback;
+mod shared;
+mod ticket;
+mod unwind;
+
 pub use async_trait::async_trait;
+pub use closing::{CloseOptions, CloseOutcome, CloseReport, Kept};
+pub use ending::Settled;
+pub use launcher::Launcher;
+pub use observe::RunView;
+pub use plan::{Plan, PlanError};
+pub use recovery::RecoveryReport;
+pub use registry::{Registration, Registry};
+pub use shared::{Parts, Policy, agent_process};
+pub use ticket::{LaunchError, Launched, Ticket};
+pub use unwind::{Outcome, UnwindPolicy, Unwound};

@@ -121,7 +121,12 @@ pub trait Preparer: fmt::Debug + Send + Sync + 'static {
     /// Finds the workspace of an earlier run again; makes nothing.
     ///
     /// * A workspace that is gone, or is not what was made, is an error that says so; no other is taken instead.
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error>;
+    /// * The contribution has variables and warnings, no resources.
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        cx: PlanContext<'_>,
+    ) -> Result<Contribution, Error>;
 
     /// Makes what was planned.
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error>;

@@ -33,6 +33,8 @@ pub struct LaunchRequest {
     pub environment: Vec<Definition>,
     /// How long the run lives on without a controller, once it is committed.
     pub lease: Lease,
+    /// Whether the workspace stays even if nothing was changed in it.
+    pub keep: bool,
     /// Options that only the executor reads; unknown ones are refused by its `check`.
     pub options: serde_json::Map<String, serde_json::Value>,
 }

@@ -71,6 +71,25 @@ impl fmt::Display for RunState {
     }
 }
 
+/// What a run was before the attempt that resumes it; put back when that attempt fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    /// Its attempt.
+    pub attempt: AttemptId,
+    /// Its instance.
+    pub instance: InstanceId,
+    /// Its state.
+    pub state: RunState,
+    /// The agent's arguments.
+    pub command: Option<Vec<OsText>>,
+    /// Its lease.
+    pub lease: Lease,
+    /// When its agent ended.
+    pub ended_ms: Option<u64>,
+    /// How its agent ended.
+    pub exit: Option<ExitStatus>,
+}
+
 /// The durable row of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -116,6 +135,9 @@ pub struct RunRecord {
     /// What went wrong last.
     #[serde(default)]
     pub problem: Option<ErrorReport>,
+    /// What it was before, while an attempt to resume it is under way.
+    #[serde(default)]
+    pub before: Option<Before>,
 }
 
 /// Where an attempt is in its life.

@@ -1,0 +1,182 @@
+//! The launcher: plans, launches, and everything that is done to a run afterwards.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    cancel::CancelToken,
+    closing::{self, CloseOptions, CloseReport},
+    ending::{self, Settled},
+    error::Error,
+    id::RunId,
+    instance::SharedInstance,
+    lane::Lanes,
+    launch,
+    observe::{self, RunView},
+    plan::{Plan, PlanError},
+    planning,
+    recovery::{self, RecoveryReport},
+    registry::Registry,
+    request::LaunchRequest,
+    shared::{Parts, Shared},
+    store::RunRecord,
+    ticket::Ticket,
+};
+
+/// Brings runs up and takes them away; cheap to clone.
+///
+/// Many launchers, in many processes, may share one store.
+#[derive(Clone, Debug)]
+pub struct Launcher(Arc<Shared>);
+
+impl Launcher {
+    /// Makes one of its parts.
+    pub fn new(parts: Parts) -> Self {
+        let shared = Shared {
+            parts,
+            lanes: Lanes::default(),
+            tasks: tokio_util::task::TaskTracker::new(),
+            stopping: CancelToken::new(),
+        };
+        Self(Arc::new(shared))
+    }
+
+    /// Returns what can be launched on.
+    pub fn registry(&self) -> &Registry {
+        &self.0.parts.registry
+    }
+
+    /// Decides everything about a launch; touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the request, at once.
+    pub async fn plan(&self, request: LaunchRequest) -> Result<Plan, PlanError> {
+        planning::plan(&self.0, request).await
+    }
+
+    /// Carries a plan out in a task of the launcher's own.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn launch(&self, plan: Plan) -> Ticket {
+        let cancel = self.0.stopping.child();
+        let (ticket, answer) = Ticket::new(plan.run().clone(), plan.attempt(), cancel.clone());
+        let shared = Arc::clone(&self.0);
+        drop(self.0.tasks.spawn(async move {
+            let result = launch::launch(shared, plan, cancel).await;
+            // Nobody waits any more; the run goes on.
+            drop(answer.send(Some(result)));
+        }));
+        ticket
+    }
+
+    /// Finds a run by its id or the beginning of it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `Ambiguous` with the ids that begin so.
+    pub async fn find(&self, prefix: &str) -> Result<RunRecord, Error> {
+        observe::find(&self.0, prefix).await
+    }
+
+    /// Returns a run as it really is; writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, or those of the store.
+    pub async fn observe(&self, run: &RunId) -> Result<RunView, Error> {
+        let record = self.0.record(run).await?;
+        Ok(observe::view(&self.0, record).await)
+    }
+
+    /// Returns all runs as they really are, oldest first; writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    pub async fn runs(&self) -> Result<Vec<RunView>, Error> {
+        let records = self.0.parts.store.runs().await?;
+        Ok(futures_util::future::join_all(
+            records
+                .into_iter()
+                .map(|record| observe::view(&self.0, record)),
+        )
+        .await)
+    }
+
+    /// Reaches the instance of a run, to attach to it or to signal it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` when neither it nor its logs are left.
+    pub async fn instance(&self, record: &RunRecord) -> Result<SharedInstance, Error> {
+        self.0.instance(record).await
+    }
+
+    /// Settles a run whose agent ended: records how, removes its instance, and closes it if nothing at all was changed.
+    ///
+    /// * A run that is up, and one that somebody else settled, is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store and of the instance; what could not be removed makes the run `stuck` instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was begun when the future is dropped is found and brought to an end by the next recovery.
+    pub async fn settle(&self, run: &RunId) -> Result<Settled, Error> {
+        ending::settle(&self.0, run).await
+    }
+
+    /// Stops the processes of a run within `grace`; its workspace stays.
+    ///
+    /// # Errors
+    ///
+    /// What could not be ended, by name.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub async fn stop(&self, run: &RunId, grace: Option<Duration>) -> Result<RunView, Error> {
+        let record = ending::stop(&self.0, run, grace).await?;
+        Ok(observe::view(&self.0, record).await)
+    }
+
+    /// Closes a run: ends what runs, and takes away what survives elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store and of the instance; what would be lost is kept and reported instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub async fn close(&self, run: &RunId, options: CloseOptions) -> Result<CloseReport, Error> {
+        closing::close(&self.0, run, options).await
+    }
+
+    /// Brings to an end what dead processes left, and finds out what became of runs that ended unseen.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store; a damaged one is touched no further.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again.
+    pub async fn recover(&self) -> Result<RecoveryReport, Error> {
+        recovery::recover(&self.0).await
+    }
+
+    /// Cancels all launches under way and waits until each is rolled back.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again; nothing is launched after it was called.
+    pub async fn shutdown(&self) {
+        self.0.stopping.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}

@@ -1,0 +1,193 @@
+//! A launch that is fully decided and has touched nothing.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use crate::{
+    env::{Composition, Conflict},
+    error::{Chain, Error, ErrorKind},
+    event::Step,
+    executor::InstanceSpec,
+    id::{AttemptId, ExecutorName, InstallId, RunId, SessionId, TaskId},
+    preparer::{Contribution, Preparer},
+    process::Lease,
+    registry::Registration,
+    request::{LaunchRequest, Mode},
+    store::RunRecord,
+    undo::{Component, Due, UndoRecord},
+    workspace::Workspace,
+};
+
+/// The key of the undo record of an attempt's instance.
+pub const INSTANCE_KEY: &str = "instance";
+
+/// What a launch will do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) request: LaunchRequest,
+    pub(crate) run: RunId,
+    pub(crate) attempt: AttemptId,
+    pub(crate) session: SessionId,
+    pub(crate) task: TaskId,
+    pub(crate) registration: Registration,
+    pub(crate) prior: Option<RunRecord>,
+    pub(crate) contributions: Vec<(Arc<dyn Preparer>, Contribution)>,
+    pub(crate) workspace: Workspace,
+    pub(crate) composition: Composition,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Returns the run to be.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    /// Returns the attempt to be.
+    pub fn attempt(&self) -> AttemptId {
+        self.attempt
+    }
+
+    /// Returns the session.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Returns the executor's name.
+    pub fn executor(&self) -> &ExecutorName {
+        &self.registration.name
+    }
+
+    /// Returns the workspace to be.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Returns what was asked for.
+    pub fn request(&self) -> &LaunchRequest {
+        &self.request
+    }
+
+    /// Returns the decided variables; secrets by name only.
+    pub fn composition(&self) -> &Composition {
+        &self.composition
+    }
+
+    /// Returns what a person should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the steps in their order.
+    pub fn steps(&self) -> Vec<Step> {
+        let names: Vec<_> = self
+            .contributions
+            .iter()
+            .map(|(preparer, _)| preparer.name().clone())
+            .collect();
+        let mut steps = vec![Step::Reserve, Step::Reveal];
+        steps.extend(names.iter().cloned().map(Step::Prepare));
+        steps.extend([Step::Create, Step::Connect]);
+        steps.extend(names.into_iter().map(Step::Populate));
+        steps.extend([
+            Step::Equip,
+            Step::Setup,
+            Step::Admit,
+            Step::Register,
+            Step::AdmitAgain,
+        ]);
+        if matches!(self.request.mode, Mode::Agent(_)) {
+            steps.push(Step::Start);
+        }
+        steps.push(Step::Commit);
+        steps
+    }
+
+    /// Returns what the executor will be asked to make.
+    pub fn instance_spec(&self, install: &InstallId) -> InstanceSpec {
+        InstanceSpec {
+            install: install.clone(),
+            run: self.run.clone(),
+            session: self.session.clone(),
+            workspace: Some(self.workspace.path.clone()),
+            lease: Lease::UNTIL_COMMIT,
+            options: self.request.options.clone(),
+        }
+    }
+
+    /// Returns a record for everything that will be made, in the order of making.
+    pub fn records(&self) -> Vec<UndoRecord> {
+        let made = self
+            .contributions
+            .iter()
+            .flat_map(|(preparer, contribution)| {
+                contribution.resources.iter().map(|resource| {
+                    let mut depends_on = resource.depends_on.clone();
+                    // Nothing that an instance may still use goes before the instance.
+                    depends_on.push(INSTANCE_KEY.to_owned());
+                    UndoRecord {
+                        key: resource.key.clone(),
+                        attempt: self.attempt,
+                        component: Component::Preparer(preparer.name().clone()),
+                        resource: resource.resource.clone(),
+                        label: resource.label.clone(),
+                        due: resource.due,
+                        depends_on,
+                        identity: None,
+                    }
+                })
+            });
+        let instance = self.attempt.instance();
+        let instance = UndoRecord {
+            key: INSTANCE_KEY.to_owned(),
+            attempt: self.attempt,
+            component: Component::Executor(self.registration.name.clone()),
+            label: format!("instance {instance}"),
+            resource: instance.to_string(),
+            due: Due::End,
+            depends_on: Vec::new(),
+            identity: None,
+        };
+        made.chain([instance]).collect()
+    }
+}
+
+/// Everything that is wrong with a request.
+#[derive(Debug)]
+pub struct PlanError {
+    /// Each problem; at least one.
+    pub problems: Vec<Error>,
+    /// Variables that could not be decided; each is among the problems as well.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl PlanError {
+    /// Returns the kind of the first problem.
+    pub fn kind(&self) -> ErrorKind {
+        self.problems
+            .first()
+            .map_or(ErrorKind::InvalidInput, Error::kind)
+    }
+}
+
+impl From<Error> for PlanError {
+    fn from(error: Error) -> Self {
+        Self {
+            problems: vec![error],
+            conflicts: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            write!(f, "{}", Chain(problem))?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for PlanError {}

@@ -1,0 +1,309 @@
+//! Makes a plan of a request: finds everything that is wrong with it, at once, and touches nothing.
+
+use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt as _, sync::Arc};
+
+use crate::{
+    env::{Composition, Definition, Environment, Key, Tier, Value, compose},
+    error::{Error, ErrorKind},
+    id::{AttemptId, RunId, SessionId, TaskId},
+    plan::{INSTANCE_KEY, Plan, PlanError},
+    preparer::{Contribution, PlanContext, Preparer},
+    process::StdioKind,
+    registry::Registration,
+    request::{LaunchIntent, LaunchRequest, Mode},
+    shared::Shared,
+    store::{RunRecord, RunState},
+    workspace::Workspace,
+};
+
+type Contributions = Vec<(Arc<dyn Preparer>, Contribution)>;
+
+/// Makes a plan.
+pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan, PlanError> {
+    let registration = shared.parts.registry.get(&request.executor)?.clone();
+    let prior = match &request.intent {
+        LaunchIntent::Fresh => None,
+        LaunchIntent::Resume(run) => Some(resumable(shared.record(run).await?)?),
+    };
+    let run = match &prior {
+        Some(record) => record.run.clone(),
+        None => RunId::generate()?,
+    };
+    let attempt = AttemptId::generate()?;
+    let (session, task) = names(&request, &run, prior.as_ref())?;
+
+    let mut problems = capability_problems(&registration, &request);
+    if prior.is_none()
+        && let Some(other) = shared.parts.store.run_of_session(&session).await?
+    {
+        problems.push(busy(&other));
+    }
+    let cx = PlanContext {
+        request: &request,
+        install: &shared.parts.install,
+        run: &run,
+        attempt,
+    };
+    let contributions = contributions(&registration, prior.as_ref(), cx)
+        .await
+        .unwrap_or_else(|found| {
+            problems.extend(found);
+            Vec::new()
+        });
+    let workspace = match &prior {
+        Some(record) => record.workspace.clone(),
+        None => contributions
+            .iter()
+            .find_map(|(_, contribution)| contribution.workspace.clone()),
+    };
+    let (Some(workspace), true) = (workspace, problems.is_empty()) else {
+        if problems.is_empty() {
+            problems.push(
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "the executor has no preparer for such a workspace",
+                )
+                .with("executor", &request.executor),
+            );
+        }
+        // Variables are looked at even so: all problems are told at once.
+        let conflicts = decide(&registration, &request, &contributions, Vec::new())
+            .err()
+            .unwrap_or_default();
+        problems.extend(conflicts.iter().map(conflict_error));
+        return Err(PlanError {
+            problems,
+            conflicts,
+        });
+    };
+    let identity = identity(&run, &session, &task, &workspace);
+    let composition =
+        decide(&registration, &request, &contributions, identity).map_err(|conflicts| {
+            PlanError {
+                problems: conflicts.iter().map(conflict_error).collect(),
+                conflicts,
+            }
+        })?;
+    check_sizes(&request, &composition)?;
+    duplicate_keys(&contributions)?;
+
+    let warnings = contributions
+        .iter()
+        .flat_map(|(_, contribution)| contribution.warnings.clone())
+        .collect();
+    let plan = Plan {
+        request,
+        run,
+        attempt,
+        session,
+        task,
+        registration,
+        prior,
+        contributions,
+        workspace,
+        composition,
+        warnings,
+    };
+    plan.registration
+        .executor
+        .check(&plan.instance_spec(&shared.parts.install))?;
+    Ok(plan)
+}
+
+/// Returns the error for a session that has a live run.
+pub(crate) fn busy(other: &RunRecord) -> Error {
+    Error::new(
+        ErrorKind::SessionBusy,
+        "the session has a run; resume or remove it, or use another session",
+    )
+    .with("session", &other.session)
+    .with("run", &other.run)
+    .with("state", other.state)
+}
+
+/// Checks that a run can be gone on with.
+fn resumable(record: RunRecord) -> Result<RunRecord, Error> {
+    match record.state {
+        // A running one may have ended unseen; the launch settles it before anything else.
+        RunState::Running
+        | RunState::Exited
+        | RunState::Stopped
+        | RunState::TimedOut
+        | RunState::Interrupted => Ok(record),
+        state => Err(Error::new(
+            ErrorKind::Unsupported,
+            "the run cannot be resumed in this state; see `recover`",
+        )
+        .with("run", &record.run)
+        .with("state", state)),
+    }
+}
+
+fn names(
+    request: &LaunchRequest,
+    run: &RunId,
+    prior: Option<&RunRecord>,
+) -> Result<(SessionId, TaskId), Error> {
+    if let Some(record) = prior {
+        return Ok((record.session.clone(), record.task.clone()));
+    }
+    let session = match &request.session {
+        Some(session) => session.clone(),
+        None => SessionId::new(run.as_str())?,
+    };
+    let task = match &request.task {
+        Some(task) => task.clone(),
+        None => TaskId::new(session.as_str())?,
+    };
+    Ok((session, task))
+}
+
+fn capability_problems(registration: &Registration, request: &LaunchRequest) -> Vec<Error> {
+    let capabilities = registration.executor.capabilities();
+    let missing = |what: &'static str| {
+        Error::new(ErrorKind::Unsupported, "the executor cannot do this")
+            .with("executor", &registration.name)
+            .with("missing", what)
+    };
+    let mut problems = Vec::new();
+    if let Mode::Agent(agent) = &request.mode
+        && matches!(agent.stdio, StdioKind::Terminal(_))
+        && !capabilities.terminal
+    {
+        problems.push(missing("terminals"));
+    }
+    if !capabilities.host_paths {
+        problems.push(missing("workspaces at their path on the host"));
+    }
+    problems
+}
+
+async fn contributions(
+    registration: &Registration,
+    prior: Option<&RunRecord>,
+    cx: PlanContext<'_>,
+) -> Result<Contributions, Vec<Error>> {
+    let mut contributions = Vec::new();
+    let mut problems = Vec::new();
+    for preparer in &registration.preparers {
+        let contribution = match prior {
+            None => preparer.plan(cx).await,
+            Some(RunRecord {
+                workspace: Some(workspace),
+                ..
+            }) if workspace.preparer == *preparer.name() => {
+                preparer.reopen(workspace, cx).await.map(Some)
+            }
+            Some(_) => Ok(None),
+        };
+        match contribution {
+            Ok(Some(contribution)) => contributions.push((Arc::clone(preparer), contribution)),
+            Ok(None) => {}
+            Err(error) => problems.push(error),
+        }
+    }
+    if problems.is_empty() {
+        Ok(contributions)
+    } else {
+        Err(problems)
+    }
+}
+
+/// Tells the agent who it is.
+fn identity(
+    run: &RunId,
+    session: &SessionId,
+    task: &TaskId,
+    workspace: &Workspace,
+) -> Vec<Definition> {
+    let text = |text: &str| OsString::from(text);
+    let mut values = vec![
+        ("GROUNDCREW_RUN_ID", text(run.as_str())),
+        ("GROUNDCREW_SESSION_ID", text(session.as_str())),
+        ("GROUNDCREW_TASK_ID", text(task.as_str())),
+        (
+            "GROUNDCREW_WORKSPACE",
+            workspace.path.clone().into_os_string(),
+        ),
+    ];
+    values.extend(
+        workspace
+            .branch
+            .as_deref()
+            .map(|branch| ("GROUNDCREW_BRANCH", text(branch))),
+    );
+    values
+        .into_iter()
+        .filter_map(|(name, value)| {
+            Some(Definition::literal(
+                Key::new(name).ok()?,
+                value,
+                Tier::Identity,
+                "the run itself",
+            ))
+        })
+        .collect()
+}
+
+fn decide(
+    registration: &Registration,
+    request: &LaunchRequest,
+    contributions: &Contributions,
+    identity: Vec<Definition>,
+) -> Result<Composition, Vec<crate::env::Conflict>> {
+    let inherits = registration.executor.capabilities().inherits_environment;
+    let requested = request
+        .environment
+        .iter()
+        .filter(|definition| inherits || definition.tier != Tier::Inherited)
+        .cloned();
+    let contributed = contributions
+        .iter()
+        .flat_map(|(_, contribution)| contribution.environment.clone());
+    compose(requested.chain(contributed).chain(identity))
+}
+
+fn conflict_error(conflict: &crate::env::Conflict) -> Error {
+    let origins: Vec<_> = conflict
+        .origins
+        .iter()
+        .map(|origin| origin.0.as_str())
+        .collect();
+    Error::new(ErrorKind::InvalidInput, conflict.why.clone())
+        .with("variable", &conflict.key)
+        .with("origins", origins.join(", "))
+}
+
+/// Checks what is known of the sizes; revealed secrets are checked again at launch.
+fn check_sizes(request: &LaunchRequest, composition: &Composition) -> Result<(), Error> {
+    let literals: Environment = composition
+        .variables
+        .iter()
+        .filter_map(|definition| match &definition.value {
+            Value::Literal(text) => Some((definition.key.clone(), text.0.as_bytes().to_vec())),
+            Value::Secret(_) => None,
+        })
+        .collect();
+    let arguments = match &request.mode {
+        Mode::Agent(agent) => agent.command.kernel_size(),
+        Mode::Workspace => 0,
+    };
+    literals.check(arguments)
+}
+
+fn duplicate_keys(contributions: &Contributions) -> Result<(), Error> {
+    let mut keys = BTreeSet::from([INSTANCE_KEY]);
+    for (preparer, contribution) in contributions {
+        for resource in &contribution.resources {
+            if !keys.insert(&resource.key) {
+                return Err(Error::new(
+                    ErrorKind::Unexpected,
+                    "two planned resources have one key",
+                )
+                .with("preparer", preparer.name())
+                .with("key", &resource.key));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Ends a launch that failed, or died: takes back what it made and puts its record right.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    error::{Error, ErrorReport},
+    id::{AttemptId, RunId},
+    shared::Shared,
+    store::{RunRecord, RunState},
+    undo::{Occasion, UndoRecord},
+    unwind::{Outcome, Unwound},
+    workspace::Finding,
+};
+
+/// Rolls an attempt back; the caller holds its session and its attempt lock.
+///
+/// * Nothing armed, nothing stored: nothing is done.
+/// * Work that was found is kept; the run is then `interrupted` and owned.
+/// * What is stuck stays owned; the run is then `stuck`.
+/// * A run that was being resumed is what it was before.
+pub(crate) async fn roll_back(
+    shared: &Shared,
+    run: &RunId,
+    attempt: AttemptId,
+    why: Option<&Error>,
+    doubtful: &BTreeSet<String>,
+    tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
+) -> Unwound {
+    let armed = match shared.parts.store.attempts_of(run).await {
+        Ok(rows) => rows
+            .into_iter()
+            .find(|row| row.attempt == attempt)
+            .map(|row| row.armed),
+        Err(error) => {
+            return Unwound {
+                unsettled: Some(Arc::new(error)),
+                ..Unwound::default()
+            };
+        }
+    };
+    let mut unwound = match &armed {
+        Some(armed) => {
+            shared
+                .unwind(armed, Occasion::Failure.careful(), doubtful, tell)
+                .await
+        }
+        None => Unwound::default(),
+    };
+    if let Err(error) = settle(shared, run, attempt, why, &unwound, armed.is_some()).await {
+        unwound.unsettled = Some(Arc::new(error));
+    }
+    unwound
+}
+
+async fn settle(
+    shared: &Shared,
+    run: &RunId,
+    attempt: AttemptId,
+    why: Option<&Error>,
+    unwound: &Unwound,
+    known: bool,
+) -> Result<(), Error> {
+    let store = &shared.parts.store;
+    let record = store
+        .run(run)
+        .await?
+        .filter(|record| record.attempt == attempt);
+    let kept: Vec<Finding> = unwound
+        .kept()
+        .flat_map(|(_, findings)| findings.to_vec())
+        .collect();
+    let problem = why.map(ErrorReport::from);
+    if !unwound.is_clean() {
+        if let Some(record) = record {
+            store
+                .put(&RunRecord {
+                    state: RunState::Stuck,
+                    problem,
+                    kept,
+                    ..record
+                })
+                .await?;
+        }
+        return Ok(());
+    }
+    // The record goes last: until then it is how the rest is found.
+    match record {
+        Some(record) if record.before.is_some() => {
+            let restored = restored(record, problem);
+            if known {
+                store.forget(attempt).await?;
+            }
+            store.put(&restored).await?;
+        }
+        Some(record) if !kept.is_empty() => {
+            store
+                .put(&RunRecord {
+                    state: RunState::Interrupted,
+                    problem,
+                    kept,
+                    ..record
+                })
+                .await?;
+            store.rest(attempt).await?;
+        }
+        _ => {
+            if known {
+                store.forget(attempt).await?;
+            }
+            store.delete(run, attempt).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the record as it was before the attempt that resumed it; its resume token was never touched.
+fn restored(mut record: RunRecord, problem: Option<ErrorReport>) -> RunRecord {
+    if let Some(before) = record.before.take() {
+        record.attempt = before.attempt;
+        record.instance = before.instance;
+        record.state = before.state;
+        record.command = before.command;
+        record.lease = before.lease;
+        record.ended_ms = before.ended_ms;
+        record.exit = before.exit;
+    }
+    record.problem = problem;
+    record
+}

@@ -1,0 +1,240 @@
+//! What every verb of the launcher works with, and the few things that several of them do.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    cancel::CancelToken,
+    checkpoint::Checkpoints,
+    error::{Error, ErrorKind},
+    event::EventSink,
+    id::{InstallId, ProcessId, RunId, SessionId},
+    instance::SharedInstance,
+    lane::Lanes,
+    registry::Registry,
+    secret::SecretStore,
+    session_directory::SessionDirectory,
+    store::{ArmedRecord, LockDirectory, LockGuard, LockName, RunRecord, StateStore},
+    undo::{Occasion, UndoOptions, UndoRecord},
+    unwind::{Outcome, UnwindPolicy, Unwinder, Unwound},
+};
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// One step of a launch.
+    pub step: Duration,
+    /// An effect under way after a cancellation; it is awaited this long, then undone.
+    pub after_cancel: Duration,
+    /// The grace of a tree that is ended without another being named.
+    pub grace: Duration,
+    /// The answer of an instance to a question that only reads.
+    pub answer: Duration,
+    /// How hard unwinding tries.
+    pub unwind: UnwindPolicy,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            step: Duration::from_mins(10),
+            after_cancel: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+            answer: Duration::from_secs(5),
+            unwind: UnwindPolicy::default(),
+        }
+    }
+}
+
+/// What a program hands in to launch with.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The installation.
+    pub install: InstallId,
+    /// What can be launched on.
+    pub registry: Registry,
+    /// The durable state.
+    pub store: Arc<dyn StateStore>,
+    /// The locks between processes.
+    pub locks: Arc<dyn LockDirectory>,
+    /// What reveals secrets.
+    pub secrets: Arc<dyn SecretStore>,
+    /// What the program knows of its sessions; `()` if it has none.
+    pub directory: Arc<dyn SessionDirectory>,
+    /// Where events go.
+    pub events: Arc<dyn EventSink>,
+    /// Where tests fail or die; `()` otherwise.
+    pub checkpoints: Arc<dyn Checkpoints>,
+    /// How long things may take.
+    pub policy: Policy,
+}
+
+/// The name of the agent among the processes of an instance: `agent`.
+///
+/// # Errors
+///
+/// None that can occur; the name is valid.
+pub fn agent_process() -> Result<ProcessId, Error> {
+    ProcessId::new("agent")
+}
+
+/// What every verb works with.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) parts: Parts,
+    pub(crate) lanes: Lanes,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stopping: CancelToken,
+}
+
+/// A session that is ours alone, in this process and between processes.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    _lock: Box<dyn LockGuard>,
+    _lane: tokio::sync::OwnedMutexGuard<()>,
+}
+
+impl Shared {
+    /// Waits until a session is ours.
+    pub(crate) async fn hold(&self, session: &SessionId) -> Result<Hold, Error> {
+        let lane = self.lanes.enter(session).await;
+        let lock = self
+            .parts
+            .locks
+            .lock(&LockName::Session(session.clone()))
+            .await?;
+        Ok(Hold {
+            _lock: lock,
+            _lane: lane,
+        })
+    }
+
+    /// Takes a session if nobody works on it.
+    pub(crate) async fn try_hold(&self, session: &SessionId) -> Result<Option<Hold>, Error> {
+        let Some(lane) = self.lanes.try_enter(session) else {
+            return Ok(None);
+        };
+        let lock = self
+            .parts
+            .locks
+            .try_lock(&LockName::Session(session.clone()))
+            .await?;
+        Ok(lock.map(|lock| Hold {
+            _lock: lock,
+            _lane: lane,
+        }))
+    }
+
+    /// Reads the record of a run.
+    pub(crate) async fn record(&self, run: &RunId) -> Result<RunRecord, Error> {
+        let record = self.parts.store.run(run).await?;
+        record.ok_or_else(|| Error::new(ErrorKind::NotFound, "no such run").with("run", run))
+    }
+
+    /// Reaches the instance of a run.
+    pub(crate) async fn instance(&self, record: &RunRecord) -> Result<SharedInstance, Error> {
+        let executor = &self.parts.registry.get(&record.executor)?.executor;
+        executor.connect(&record.instance).await
+    }
+
+    /// Returns everything that a run still owns, in the order of arming, over all its attempts.
+    pub(crate) async fn armed(&self, run: &RunId) -> Result<Vec<ArmedRecord>, Error> {
+        let attempts = self.parts.store.attempts_of(run).await?;
+        Ok(attempts
+            .into_iter()
+            .flat_map(|attempt| attempt.armed)
+            .collect())
+    }
+
+    /// Takes away what is due.
+    pub(crate) async fn unwind(
+        &self,
+        armed: &[ArmedRecord],
+        options: UndoOptions,
+        doubtful: &BTreeSet<String>,
+        tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
+    ) -> Unwound {
+        let parts = &self.parts;
+        let unwinder = Unwinder {
+            registry: &parts.registry,
+            store: &*parts.store,
+            tasks: &self.tasks,
+            policy: parts.policy.unwind,
+            doubtful,
+            tell,
+        };
+        unwinder.unwind(armed, options).await
+    }
+
+    /// Takes away everything of a run that is due on an occasion, and notes before and after that it does.
+    pub(crate) async fn unwind_run(
+        &self,
+        run: &RunId,
+        options: UndoOptions,
+    ) -> Result<Unwound, Error> {
+        let store = &self.parts.store;
+        let attempts = store.attempts_of(run).await?;
+        let due = |row: &&crate::store::AttemptRow| {
+            row.armed
+                .iter()
+                .any(|armed| armed.record.due.on(options.occasion))
+        };
+        for row in attempts.iter().filter(due) {
+            store.begin_unwind(row.attempt, options).await?;
+        }
+        let armed: Vec<_> = attempts
+            .iter()
+            .flat_map(|row| row.armed.iter().cloned())
+            .collect();
+        let unwound = self
+            .unwind(&armed, options, &BTreeSet::new(), &|_, _| {})
+            .await;
+        if unwound.is_clean() {
+            for row in store.attempts_of(run).await? {
+                if row.armed.is_empty() {
+                    store.forget(row.attempt).await?;
+                } else {
+                    store.rest(row.attempt).await?;
+                }
+            }
+        }
+        Ok(unwound)
+    }
+
+    /// Drops the ownership of what is never due again; what it names stays, as the user's own.
+    pub(crate) async fn let_go(&self, run: &RunId) -> Result<(), Error> {
+        for row in self.parts.store.attempts_of(run).await? {
+            for armed in &row.armed {
+                self.parts
+                    .store
+                    .retire(row.attempt, &armed.record.key)
+                    .await?;
+            }
+            self.parts.store.forget(row.attempt).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Occasion {
+    /// Returns the options that keep rather than lose.
+    pub(crate) const fn careful(self) -> UndoOptions {
+        UndoOptions {
+            occasion: self,
+            force: false,
+        }
+    }
+}
+
+/// Returns the time by the wall clock in milliseconds since 1970; for people only.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
