@@ -1,1 +1,5 @@
-//! TODO
+#![doc = include_str!("../README.md")]
+
+mod labels;
+
+pub use labels::{ATTEMPT, INSTALL, Labels, RUN, SESSION};

@@ -1,1 +1,7 @@
-//! TODO
+#![doc = include_str!("../README.md")]
+
+mod chain;
+mod memory;
+
+pub use chain::SecretChain;
+pub use memory::MemorySecrets;
