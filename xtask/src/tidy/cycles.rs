@@ -1,0 +1,423 @@
+//! No circles of imports between the files of a crate, and no file that belongs to none.
+//!
+//! * A file imports another when its code, outside of `#[cfg(test)]`, names an item of it: in a `use` or in a path,
+//!   through `crate`, `self`, `super` or a child module. A name that a file only hands on is followed to where it is
+//!   defined.
+//! * `mod child;` and `pub use child::Item` are no imports: a parent may show what its children have.
+//! * A path that only passes through a parent is no import of the parent: only an item that the parent itself defines
+//!   is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use crate::metadata::{Metadata, Package};
+
+use super::modules::{self, Mention, Outline};
+use super::tree::{Finding, SourceFile};
+
+/// Checks every target of every package of the workspace.
+pub(crate) fn check(root: &Path, metadata: &Metadata, files: &[SourceFile]) -> Vec<Finding> {
+    let files: BTreeMap<PathBuf, &SourceFile> = files
+        .iter()
+        .filter(|file| file.has_extension("rs"))
+        .map(|file| (root.join(&file.path), file))
+        .collect();
+    let mut findings = Vec::new();
+    for package in metadata.members() {
+        let mut belonging = BTreeSet::new();
+        for target in &package.targets {
+            let target = Tree::read(&target.src_path, &files);
+            belonging.extend(target.every_file.iter().cloned());
+            findings.extend(target.cycles(root));
+        }
+        findings.extend(forgotten(package, metadata, &files, &belonging));
+    }
+    findings
+}
+
+/// Finds files that no `mod` declares: the compiler never sees them.
+fn forgotten(
+    package: &Package,
+    metadata: &Metadata,
+    files: &BTreeMap<PathBuf, &SourceFile>,
+    belonging: &BTreeSet<PathBuf>,
+) -> Vec<Finding> {
+    let directory = package.directory();
+    let nested = |path: &Path| {
+        metadata.members().any(|other| {
+            let other = other.directory();
+            other != directory && other.starts_with(directory) && path.starts_with(other)
+        })
+    };
+    let fixture = |path: &Path| path.components().any(|part| part.as_os_str() == "fixtures");
+    files
+        .iter()
+        .filter(|(path, _)| path.starts_with(directory) && !nested(path))
+        .filter(|(path, file)| !belonging.contains(*path) && !fixture(&file.path))
+        .map(|(_, file)| {
+            Finding::new(
+                file.path.display(),
+                "belongs to no target: declare it with `mod`, or remove it",
+            )
+        })
+        .collect()
+}
+
+type ModulePath = Vec<String>;
+
+/// The files of one target, by module.
+struct Tree {
+    modules: BTreeMap<ModulePath, Node>,
+    every_file: BTreeSet<PathBuf>,
+}
+
+struct Node {
+    path: PathBuf,
+    outline: Outline,
+}
+
+/// Where a path leads: a module with a file, and the item in it, if one is named.
+type Place = (ModulePath, Option<String>);
+
+impl Tree {
+    /// Follows the `mod` declarations from the root of a target.
+    fn read(src: &Path, files: &BTreeMap<PathBuf, &SourceFile>) -> Self {
+        let mut tree = Self {
+            modules: BTreeMap::new(),
+            every_file: BTreeSet::new(),
+        };
+        let directory = src.parent().unwrap_or(src).to_owned();
+        let mut queue = VecDeque::from([(Vec::new(), src.to_owned(), directory, true)]);
+        while let Some((module, path, directory, in_program)) = queue.pop_front() {
+            let Some(file) = files.get(&path) else {
+                continue;
+            };
+            if !tree.every_file.insert(path.clone()) {
+                continue;
+            }
+            let outline = modules::outline(&file.text);
+            for declared in &outline.declared {
+                let (within, name) = declared;
+                let mut below = directory.clone();
+                below.extend(within);
+                let mut child = module.clone();
+                child.extend(within.iter().cloned());
+                child.push(name.clone());
+                let child_in_program = in_program && outline.in_program.contains(declared);
+                let own = below.join(name);
+                for candidate in [below.join(format!("{name}.rs")), own.join("mod.rs")] {
+                    queue.push_back((child.clone(), candidate, own.clone(), child_in_program));
+                }
+            }
+            if in_program {
+                tree.modules.insert(module, Node { path, outline });
+            }
+        }
+        tree
+    }
+
+    fn cycles(&self, root: &Path) -> Vec<Finding> {
+        let edges = self.edges();
+        let mut findings = Vec::new();
+        let mut reported: BTreeSet<&ModulePath> = BTreeSet::new();
+        for start in self.modules.keys() {
+            if reported.contains(start) {
+                continue;
+            }
+            let Some(circle) = shortest_circle(start, &edges) else {
+                continue;
+            };
+            reported.extend(circle.iter().copied());
+            let mut said = String::new();
+            for (index, module) in circle.iter().enumerate() {
+                let next = circle[(index + 1) % circle.len()];
+                let line = edges[module][next];
+                let path = self.shown(root, module);
+                said.push_str(&path);
+                said.push(':');
+                said.push_str(&line.to_string());
+                said.push_str(" → ");
+            }
+            said.push_str(&self.shown(root, circle[0]));
+            findings.push(Finding::new(
+                self.shown(root, start),
+                format!("files import each other in a circle: {said}"),
+            ));
+        }
+        findings
+    }
+
+    fn shown(&self, root: &Path, module: &ModulePath) -> String {
+        let path = &self.modules[module].path;
+        path.strip_prefix(root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    /// For each module the modules it imports, each with the first line that does.
+    fn edges(&self) -> BTreeMap<&ModulePath, BTreeMap<&ModulePath, usize>> {
+        let mut edges: BTreeMap<&ModulePath, BTreeMap<&ModulePath, usize>> = BTreeMap::new();
+        for (module, node) in &self.modules {
+            let targets = edges.entry(module).or_default();
+            for mention in &node.outline.mentioned {
+                let Some(target) = self.import(module, mention) else {
+                    continue;
+                };
+                if let Some((target, _)) = self.modules.get_key_value(&target) {
+                    targets.entry(target).or_insert(mention.line);
+                }
+            }
+        }
+        edges
+    }
+
+    /// Returns the module that a mention imports from, if it is one of ours and counts.
+    fn import(&self, module: &ModulePath, mention: &Mention) -> Option<ModulePath> {
+        let (target, item) = self.follow(module, &mention.within, &mention.path, 0)?;
+        let is_child = target.starts_with(module);
+        if &target == module || (is_child && mention.handed_on) {
+            return None;
+        }
+        if module.starts_with(&target) {
+            let defined = &self.modules[&target].outline.defined;
+            let counts = match item.as_deref() {
+                Some("*") => !defined.is_empty(),
+                Some(item) => defined.contains(item),
+                None => false,
+            };
+            if !counts {
+                return None;
+            }
+        }
+        Some(target)
+    }
+
+    /// Follows a path to the file that defines its item, through names that are handed on.
+    fn follow(
+        &self,
+        module: &ModulePath,
+        within: &[String],
+        path: &[String],
+        depth: usize,
+    ) -> Option<Place> {
+        let (target, item) = self.resolve(module, within, path)?;
+        let node = &self.modules[&target];
+        let Some(name) = item else {
+            return Some((target, None));
+        };
+        if depth > 8 || name == "*" || node.outline.defined.contains(&name) {
+            return Some((target, Some(name)));
+        }
+        let mut globs = Vec::new();
+        for import in &node.outline.imported {
+            if import.name == name {
+                // What is handed on from another crate is nobody's import here.
+                return self.follow(&target, &[], &import.path, depth + 1);
+            }
+            if import.name == "*" {
+                globs.push(&import.path);
+            }
+        }
+        for glob in globs {
+            let mut path = glob.clone();
+            path.pop();
+            path.push(name.clone());
+            if let Some((found, item)) = self.follow(&target, &[], &path, depth + 1)
+                && self.modules[&found].outline.defined.contains(&name)
+            {
+                return Some((found, item));
+            }
+        }
+        Some((target, Some(name)))
+    }
+
+    /// Reads a path as far as it names modules with files; what comes next is the item.
+    fn resolve(&self, module: &ModulePath, within: &[String], path: &[String]) -> Option<Place> {
+        let mut here: ModulePath = module.iter().chain(within).cloned().collect();
+        let mut rest = path;
+        match rest.first()?.as_str() {
+            "crate" => {
+                here.clear();
+                rest = &rest[1..];
+            }
+            "self" | "super" => {
+                if rest[0] == "self" {
+                    rest = &rest[1..];
+                }
+                while rest.first().is_some_and(|word| word == "super") {
+                    here.pop()?;
+                    rest = &rest[1..];
+                }
+            }
+            child => {
+                let mut inner = here.clone();
+                inner.push(child.to_owned());
+                if !self.modules.contains_key(&inner) {
+                    return None;
+                }
+            }
+        }
+        while let Some(next) = rest.first() {
+            here.push(next.clone());
+            if !self.modules.contains_key(&here) {
+                here.pop();
+                break;
+            }
+            rest = &rest[1..];
+        }
+        let item = rest.first().cloned();
+        // An inline module has no file; its items are its file's.
+        while !self.modules.contains_key(&here) {
+            here.pop()?;
+        }
+        Some((here, item))
+    }
+}
+
+/// Finds the shortest way from a module back to itself.
+fn shortest_circle<'a>(
+    start: &'a ModulePath,
+    edges: &BTreeMap<&'a ModulePath, BTreeMap<&'a ModulePath, usize>>,
+) -> Option<Vec<&'a ModulePath>> {
+    let mut came_from: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for next in edges.get(at).into_iter().flat_map(BTreeMap::keys).copied() {
+            if next == start {
+                let mut circle = vec![at];
+                let mut back = at;
+                while let Some(previous) = came_from.get(back) {
+                    circle.push(previous);
+                    back = previous;
+                }
+                circle.reverse();
+                return Some(circle);
+            }
+            if !came_from.contains_key(next) {
+                came_from.insert(next, at);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tree::{fixture, rendered};
+    use super::*;
+
+    /// Checks a crate whose root is `src/lib.rs`.
+    fn found(sources: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<_> = sources
+            .iter()
+            .map(|(path, text)| fixture(path, text))
+            .collect();
+        let metadata: Metadata = serde_json::from_value(json!({
+            "packages": [{
+                "id": "a", "name": "a", "version": "1.0.0", "license": null, "source": null, "dependencies": [],
+                "targets": [{"name": "a", "kind": ["lib"], "src_path": "/w/src/lib.rs"}],
+                "manifest_path": "/w/Cargo.toml",
+            }],
+            "workspace_members": ["a"], "resolve": {"nodes": []},
+            "workspace_root": "/w", "target_directory": "/w/target",
+        }))
+        .unwrap();
+        rendered(&check(Path::new("/w"), &metadata, &files))
+    }
+
+    const ROOT: (&str, &str) = ("src/lib.rs", "mod a; mod b; pub use a::A; pub use b::B;");
+
+    #[test]
+    fn one_direction_is_fine() {
+        let b = ("src/b.rs", "use crate::a::A; pub struct B(A); fn c() { super::a::d(); }");
+        assert_eq!(found(&[ROOT, ("src/a.rs", "pub struct A; pub fn d() {}"), b]), [""; 0]);
+    }
+
+    #[test]
+    fn a_circle_is_reported_once_with_its_lines() {
+        let a = ("src/a.rs", "\nuse crate::b::B;\npub struct A(B);");
+        let b = ("src/b.rs", "pub struct B; fn c(_: super::a::A) {}");
+        assert_eq!(
+            found(&[ROOT, a, b]),
+            ["src/a.rs: files import each other in a circle: src/a.rs:2 → src/b.rs:1 → src/a.rs"]
+        );
+    }
+
+    #[test]
+    fn a_name_handed_on_by_the_root_is_followed() {
+        let a = ("src/a.rs", "use crate::B; pub struct A(B);");
+        let b = ("src/b.rs", "use crate::{A as X}; pub struct B;");
+        assert_eq!(found(&[ROOT, a, b]).len(), 1);
+        let glob = ("src/lib.rs", "mod a; mod b; pub use a::*; pub use b::*;");
+        assert_eq!(found(&[glob, a, b]).len(), 1);
+        let b = ("src/b.rs", "pub struct B;");
+        assert_eq!(found(&[ROOT, a, b]), [""; 0]);
+        assert_eq!(found(&[glob, a, b]), [""; 0]);
+    }
+
+    #[test]
+    fn a_longer_circle_is_found() {
+        let root = ("src/lib.rs", "mod a; mod b; mod c;");
+        let sources = [
+            root,
+            ("src/a.rs", "use crate::b::B; pub struct A;"),
+            ("src/b.rs", "use crate::c::C; pub struct B;"),
+            ("src/c/mod.rs", "use crate::a::A; pub struct C;"),
+        ];
+        assert_eq!(found(&sources).len(), 1);
+    }
+
+    #[test]
+    fn parent_and_child_count_only_when_both_really_import() {
+        let child = ("src/a/child.rs", "use super::Item; pub struct Child;");
+        let shows = ("src/a.rs", "mod child; pub use child::Child; pub struct Item;");
+        let uses = ("src/a.rs", "mod child; use child::Child; pub struct Item(Child);");
+        let calls = ("src/a.rs", "mod child; pub struct Item; fn x() { child::Child; }");
+        let both = ("src/a.rs", "mod child; pub use child::Child; pub struct Item(Child);");
+        let root = ("src/lib.rs", "mod a;");
+        assert_eq!(found(&[root, shows, child]), [""; 0]);
+        for parent in [uses, calls, both] {
+            assert_eq!(found(&[root, parent, child]).len(), 1, "{parent:?}");
+        }
+        let passing = ("src/a/child.rs", "use super::other::Other; pub struct Child(Other);");
+        let parent = ("src/a.rs", "mod child; mod other; use child::Child; pub struct Item(Child);");
+        let other = ("src/a/other.rs", "pub struct Other;");
+        assert_eq!(found(&[root, parent, passing, other]), [""; 0]);
+    }
+
+    #[test]
+    fn tests_strings_and_comments_do_not_import() {
+        let a = ("src/a.rs", "use crate::b::B; pub struct A;");
+        let b = (
+            "src/b.rs",
+            "pub struct B; // use crate::a::A;\nconst C: &str = \"crate::a::A\";\n#[cfg(test)] mod tests { use crate::a::A; }",
+        );
+        assert_eq!(found(&[ROOT, a, b]), [""; 0]);
+        let b = ("src/b.rs", "pub struct B; #[cfg(test)] mod tests;");
+        let tests = ("src/b/tests.rs", "use crate::a::A;");
+        assert_eq!(found(&[ROOT, a, b, tests]), [""; 0]);
+    }
+
+    #[test]
+    fn inline_modules_belong_to_their_file() {
+        let a = ("src/a.rs", "pub struct A; mod in_a { use super::super::b::B; use super::A; }");
+        let b = ("src/b.rs", "pub struct B; use crate::a::A;");
+        assert_eq!(found(&[ROOT, a, b]).len(), 1);
+        let a = ("src/a.rs", "pub struct A; mod in_a { use super::A; }");
+        assert_eq!(found(&[ROOT, a, b]), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_nothing_declares_is_found() {
+        let root = ("src/lib.rs", "#[cfg(test)] mod a;");
+        let sources = [root, ("src/a.rs", ""), ("src/b.rs", ""), ("tests/fixtures/c.rs", "")];
+        assert_eq!(
+            found(&sources),
+            ["src/b.rs: belongs to no target: declare it with `mod`, or remove it"]
+        );
+    }
+}
