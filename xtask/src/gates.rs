@@ -1,6 +1,5 @@
 //! The gates that are cargo's own: format, lints, documentation.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::Result;
@@ -41,7 +40,7 @@ pub(crate) fn lint(root: &Path) -> Result<()> {
 ///
 /// Fails when rustdoc finds anything.
 pub(crate) fn doc(root: &Path) -> Result<()> {
-    let mut flags = process::variable("RUSTDOCFLAGS").unwrap_or_else(OsString::new);
+    let mut flags = process::variable("RUSTDOCFLAGS").unwrap_or_default();
     flags.push(" -D warnings");
     Cmd::cargo(root)
         .args(["doc", "--workspace", "--no-deps"])

@@ -93,7 +93,8 @@ impl Cmd {
     /// Sets one variable.
     #[must_use]
     pub(crate) fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.variables.push((name.into(), value.as_ref().to_owned()));
+        self.variables
+            .push((name.into(), value.as_ref().to_owned()));
         self
     }
 

@@ -333,8 +333,14 @@ mod tests {
 
     #[test]
     fn one_direction_is_fine() {
-        let b = ("src/b.rs", "use crate::a::A; pub struct B(A); fn c() { super::a::d(); }");
-        assert_eq!(found(&[ROOT, ("src/a.rs", "pub struct A; pub fn d() {}"), b]), [""; 0]);
+        let b = (
+            "src/b.rs",
+            "use crate::a::A; pub struct B(A); fn c() { super::a::d(); }",
+        );
+        assert_eq!(
+            found(&[ROOT, ("src/a.rs", "pub struct A; pub fn d() {}"), b]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -374,17 +380,35 @@ mod tests {
     #[test]
     fn parent_and_child_count_only_when_both_really_import() {
         let child = ("src/a/child.rs", "use super::Item; pub struct Child;");
-        let shows = ("src/a.rs", "mod child; pub use child::Child; pub struct Item;");
-        let uses = ("src/a.rs", "mod child; use child::Child; pub struct Item(Child);");
-        let calls = ("src/a.rs", "mod child; pub struct Item; fn x() { child::Child; }");
-        let both = ("src/a.rs", "mod child; pub use child::Child; pub struct Item(Child);");
+        let shows = (
+            "src/a.rs",
+            "mod child; pub use child::Child; pub struct Item;",
+        );
+        let uses = (
+            "src/a.rs",
+            "mod child; use child::Child; pub struct Item(Child);",
+        );
+        let calls = (
+            "src/a.rs",
+            "mod child; pub struct Item; fn x() { child::Child; }",
+        );
+        let both = (
+            "src/a.rs",
+            "mod child; pub use child::Child; pub struct Item(Child);",
+        );
         let root = ("src/lib.rs", "mod a;");
         assert_eq!(found(&[root, shows, child]), [""; 0]);
         for parent in [uses, calls, both] {
             assert_eq!(found(&[root, parent, child]).len(), 1, "{parent:?}");
         }
-        let passing = ("src/a/child.rs", "use super::other::Other; pub struct Child(Other);");
-        let parent = ("src/a.rs", "mod child; mod other; use child::Child; pub struct Item(Child);");
+        let passing = (
+            "src/a/child.rs",
+            "use super::other::Other; pub struct Child(Other);",
+        );
+        let parent = (
+            "src/a.rs",
+            "mod child; mod other; use child::Child; pub struct Item(Child);",
+        );
         let other = ("src/a/other.rs", "pub struct Other;");
         assert_eq!(found(&[root, parent, passing, other]), [""; 0]);
     }
@@ -404,7 +428,10 @@ mod tests {
 
     #[test]
     fn inline_modules_belong_to_their_file() {
-        let a = ("src/a.rs", "pub struct A; mod in_a { use super::super::b::B; use super::A; }");
+        let a = (
+            "src/a.rs",
+            "pub struct A; mod in_a { use super::super::b::B; use super::A; }",
+        );
         let b = ("src/b.rs", "pub struct B; use crate::a::A;");
         assert_eq!(found(&[ROOT, a, b]).len(), 1);
         let a = ("src/a.rs", "pub struct A; mod in_a { use super::A; }");
@@ -414,7 +441,12 @@ mod tests {
     #[test]
     fn a_file_that_nothing_declares_is_found() {
         let root = ("src/lib.rs", "#[cfg(test)] mod a;");
-        let sources = [root, ("src/a.rs", ""), ("src/b.rs", ""), ("tests/fixtures/c.rs", "")];
+        let sources = [
+            root,
+            ("src/a.rs", ""),
+            ("src/b.rs", ""),
+            ("tests/fixtures/c.rs", ""),
+        ];
         assert_eq!(
             found(&sources),
             ["src/b.rs: belongs to no target: declare it with `mod`, or remove it"]

@@ -243,7 +243,11 @@ mod tests {
             ("groundcrew-state", TESTKIT, None),
             ("groundcrew", TESTKIT, None),
             ("groundcrew-executor-local", "groundcrew-preparer", None),
-            ("groundcrew-executor-local", "groundcrew-executor-docker", None),
+            (
+                "groundcrew-executor-local",
+                "groundcrew-executor-docker",
+                None,
+            ),
             (TESTKIT, "groundcrew-state", Some("dev")),
             (XTASK, CORE, None),
             ("groundcrew", XTASK, None),
@@ -265,7 +269,11 @@ mod tests {
 
     #[test]
     fn the_core_tree_is_walked_to_its_end() {
-        let found = found(&[(CORE, "a", None), ("a", "b", Some("build")), ("b", "rustls", None)]);
+        let found = found(&[
+            (CORE, "a", None),
+            ("a", "b", Some("build")),
+            ("b", "rustls", None),
+        ]);
         assert_eq!(
             found,
             ["groundcrew-core: pulls in rustls: groundcrew-core → a → b → rustls"]

@@ -12,7 +12,7 @@ mod papers;
 mod sources;
 mod tree;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -36,6 +36,17 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     }
     console::say("tidy: nothing to say");
     Ok(())
+}
+
+/// Lists the files that a build or a test may depend on.
+///
+/// # Errors
+///
+/// Fails when a directory cannot be read.
+pub(crate) fn source_paths(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = tree::read(root)?;
+    files.retain(|file| file.has_extension("rs") || file.path.ends_with("Cargo.toml"));
+    Ok(files.into_iter().map(|file| root.join(file.path)).collect())
 }
 
 fn collect(metadata: &Metadata) -> Result<Vec<Finding>> {

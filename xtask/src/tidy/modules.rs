@@ -140,9 +140,8 @@ impl<'a> Reader<'a> {
             return;
         }
         let name = match word {
-            "fn" | "struct" | "enum" | "trait" | "type" | "const" => self.word(1),
             "static" if self.word(1) == Some("mut") => self.word(2),
-            "static" => self.word(1),
+            "fn" | "struct" | "enum" | "trait" | "type" | "const" | "static" => self.word(1),
             "macro_rules" if self.is(1, '!') => self.word(2),
             _ => None,
         };
@@ -157,10 +156,9 @@ impl<'a> Reader<'a> {
         let continued = self.at >= 2
             && self.tokens[self.at - 1].is(':')
             && self.tokens[self.at - 2].is(':')
-            && self
-                .at
-                .checked_sub(3)
-                .is_some_and(|before| self.tokens[before].word().is_some() || self.tokens[before].is('>'));
+            && self.at.checked_sub(3).is_some_and(|before| {
+                self.tokens[before].word().is_some() || self.tokens[before].is('>')
+            });
         let mut path = vec![self.word(0).unwrap_or_default().to_owned()];
         self.at += 1;
         while self.is_path_sign(0) {
@@ -286,7 +284,10 @@ mod tests {
     #[test]
     fn paths_in_code_are_mentions() {
         let text = "fn a(x: crate::b::C) -> Vec<super::D> { e::f(x.g, Self::H); i::<j::K>::l() }";
-        assert_eq!(paths(text), ["crate::b::C", "super::D", "e::f", "Self::H", "j::K"]);
+        assert_eq!(
+            paths(text),
+            ["crate::b::C", "super::D", "e::f", "Self::H", "j::K"]
+        );
     }
 
     #[test]

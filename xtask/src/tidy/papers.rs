@@ -1,6 +1,6 @@
 //! The papers: links between files lead somewhere, and the papers that must exist do.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::metadata::Metadata;
 
@@ -28,7 +28,10 @@ pub(crate) fn check(root: &Path, metadata: &Metadata, files: &[SourceFile]) -> V
             .iter()
             .any(|target| target.kind.iter().any(|kind| kind == "lib"));
         if is_library {
-            findings.extend(missing(&package.directory().join("README.md"), &package.name));
+            findings.extend(missing(
+                &package.directory().join("README.md"),
+                &package.name,
+            ));
         }
     }
     for file in files.iter().filter(|file| file.has_extension("md")) {
@@ -72,7 +75,9 @@ pub(crate) fn prose(text: &str) -> Vec<(usize, String)> {
     let mut lines = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|mark| start.starts_with(mark));
         match (fence, mark) {
             (None, Some(_)) => fence = mark,
             (Some(open), Some(mark)) if open == mark => fence = None,
@@ -121,16 +126,12 @@ fn local(target: &str) -> Option<&str> {
 
 /// Resolves `.` and `..`; nothing when the path leaves the repository.
 fn normal(path: &Path) -> Option<PathBuf> {
-    use std::path::Component;
     let mut result = PathBuf::new();
     for component in path.components() {
         match component {
             Component::Normal(name) => result.push(name),
-            Component::ParentDir => {
-                if !result.pop() {
-                    return None;
-                }
-            }
+            Component::ParentDir if result.pop() => {}
+            Component::ParentDir => return None,
             _ => {}
         }
     }

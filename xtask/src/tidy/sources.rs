@@ -72,8 +72,12 @@ fn header(file: &SourceFile) -> Option<Finding> {
 
 fn size(file: &SourceFile) -> Option<Finding> {
     let lines = file.text.lines().count();
-    (lines > MOST_LINES)
-        .then(|| Finding::new(file.path.display(), format!("{lines} lines; at most {MOST_LINES}")))
+    (lines > MOST_LINES).then(|| {
+        Finding::new(
+            file.path.display(),
+            format!("{lines} lines; at most {MOST_LINES}"),
+        )
+    })
 }
 
 /// Types and modules are named for what they are.
@@ -88,9 +92,9 @@ fn names(file: &SourceFile, tokens: &[Token]) -> Vec<Finding> {
             "struct" | "enum" | "trait" | "type" | "union" => {
                 EMPTY_SUFFIXES.iter().any(|suffix| text.ends_with(suffix))
             }
-            "mod" => EMPTY_SUFFIXES
-                .iter()
-                .any(|suffix| text.trim_end_matches('s') == suffix.to_lowercase().trim_end_matches('s')),
+            "mod" => EMPTY_SUFFIXES.iter().any(|suffix| {
+                text.trim_end_matches('s') == suffix.to_lowercase().trim_end_matches('s')
+            }),
             _ => false,
         };
         if empty {
@@ -114,7 +118,9 @@ fn code_words(file: &SourceFile, tokens: &[Token]) -> Vec<Finding> {
         let in_attribute = before(1, '[') && (before(2, '#') || (before(2, '!') && before(3, '#')));
         let said = match word {
             "dbg" | "todo" | "unimplemented" if next(1, '!') => format!("`{word}!`"),
-            "ignore" if in_attribute => "`#[ignore]`: a test that does not run proves nothing".into(),
+            "ignore" if in_attribute => {
+                "`#[ignore]`: a test that does not run proves nothing".into()
+            }
             "allow" if in_attribute => "`#[allow]`: write `#[expect(…, reason = …)]`".into(),
             _ => continue,
         };
@@ -289,7 +295,9 @@ mod tests {
     #[test]
     fn open_ends_name_their_issue() {
         let mark = concat!("TO", "DO");
-        passes(&format!("//! X.\n// {mark}(#12): later\n// {mark}S A{mark}"));
+        passes(&format!(
+            "//! X.\n// {mark}(#12): later\n// {mark}S A{mark}"
+        ));
         fails(&format!("//! X.\n// {mark}: later"), "names no issue");
         fails(&format!("//! X.\n/* {mark}(someone) */"), "names no issue");
         assert_eq!(found("a.md", &format!("Later: {mark}.")).len(), 1);
@@ -301,8 +309,13 @@ mod tests {
         let (home, root) = (concat!("/ho", "me/ann/x"), concat!("/ro", "ot/x"));
         passes("//! X.\n// /home/<name> and /home/$USER");
         fails(&format!("//! X.\n// {home}"), "home directory");
-        fails(&format!("//! X.\nconst A: &str = \"{root}\";"), "home directory");
-        passes(&format!("//! X.\n// {home} tidy: place, parsed and never opened"));
+        fails(
+            &format!("//! X.\nconst A: &str = \"{root}\";"),
+            "home directory",
+        );
+        passes(&format!(
+            "//! X.\n// {home} tidy: place, parsed and never opened"
+        ));
         assert_eq!(found("a.md", home).len(), 1);
     }
 

@@ -52,7 +52,9 @@ pub(crate) struct SourceFile {
 impl SourceFile {
     /// Tells whether the file's name ends with this extension.
     pub(crate) fn has_extension(&self, extension: &str) -> bool {
-        self.path.extension().is_some_and(|found| found == extension)
+        self.path
+            .extension()
+            .is_some_and(|found| found == extension)
     }
 }
 
