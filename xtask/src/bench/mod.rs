@@ -3,6 +3,7 @@
 //! It uses the built command from outside, in a state directory of its own, and takes everything away again. It promises
 //! no absolute times: they belong to a machine.
 
+pub(crate) mod clock;
 mod place;
 mod sample;
 
@@ -11,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::console;
 use crate::metadata::Metadata;
@@ -19,14 +19,6 @@ use crate::process::{self, Cmd};
 
 use self::place::Place;
 use self::sample::{Row, Target};
-
-/// Returns the nanoseconds of the machine's monotonic clock, which all processes share.
-pub(crate) fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or_default();
-    seconds * 1_000_000_000 + nanoseconds
-}
 
 /// The agent of a bench: writes down when it began to run.
 ///

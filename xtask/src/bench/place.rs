@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::{self, Cmd};
 
-use super::now;
+use super::clock::now;
 
 /// Memory-backed where there is such a place: first touches of a disk are no property of ours.
 const MEMORY: &str = "/dev/shm";

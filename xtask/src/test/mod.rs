@@ -8,7 +8,6 @@ pub(crate) mod results;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -91,7 +90,7 @@ fn with_nextest(
 ) -> Result<BTreeMap<String, Outcome>> {
     let root = &metadata.workspace_root;
     let report = root.join(REPORT);
-    forget_report(&report)?;
+    results::remove(&report)?;
     let mut command = Cmd::cargo(root)
         .args([
             "nextest",
@@ -158,13 +157,4 @@ fn with_libtest(
         outcomes.insert(format!("`{command}` ended with {status}"), Outcome::Failed);
     }
     Ok(outcomes)
-}
-
-fn forget_report(report: &Path) -> Result<()> {
-    match fs::remove_file(report) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", report.display()))
-        }
-        _ => Ok(()),
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
@@ -96,8 +96,17 @@ impl Results {
 
 /// Removes the record: a run that does not finish must not leave an older one standing.
 pub(super) fn forget(metadata: &Metadata) -> Result<()> {
-    let path = file(metadata);
-    super::forget_report(&path)
+    remove(&file(metadata))
+}
+
+/// Removes a file that may be gone already.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn file(metadata: &Metadata) -> PathBuf {

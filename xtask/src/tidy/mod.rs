@@ -32,9 +32,9 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
         console::say(finding.to_string());
     }
     if !findings.is_empty() {
-        bail!("tidy: {} findings", findings.len());
+        bail!("{} findings", findings.len());
     }
-    console::say("tidy: nothing to say");
+    console::say("nothing found");
     Ok(())
 }
 
