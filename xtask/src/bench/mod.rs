@@ -20,6 +20,9 @@ use crate::process::{self, Cmd};
 use self::place::Place;
 use self::sample::{Row, Target};
 
+/// How many fsyncs a local launch may wait for.
+const MOST_SYNCS: usize = 4;
+
 /// The agent of a bench: writes down when it began to run.
 ///
 /// # Errors
@@ -49,6 +52,15 @@ pub(crate) fn run(metadata: &Metadata, full: bool, iterations: usize) -> Result<
 
 fn rows(place: &Place, full: bool, iterations: usize) -> Result<()> {
     console::say(local(place, iterations)?.to_string());
+    if process::is_installed("strace") {
+        let syncs = place.syncs_until_running()?;
+        let word = if syncs <= MOST_SYNCS { "met" } else { "MISSED" };
+        console::say(format!(
+            "    {syncs} fsyncs on the path; target ≤ {MOST_SYNCS}: {word}"
+        ));
+    } else {
+        console::remark("SKIPPED: fsyncs on the path; there is no strace to count them");
+    }
     console::say(worktree(place, 3_000, iterations, 1.0)?.to_string());
     if full {
         console::say(worktree(place, 30_000, iterations.div_ceil(3), 0.8)?.to_string());

@@ -133,9 +133,42 @@ impl Place {
             command = command.arg("--repo").arg(repository);
         }
         let printed = command.args(["--format", "json", "--"]).args(argv).read()?;
-        let run: Run =
-            serde_json::from_slice(&printed).context("`run` printed no document with an id")?;
-        Ok(run.id)
+        id_of(&printed)
+    }
+
+    /// Counts the fsyncs between the call and the agent's start, over all processes, with strace.
+    ///
+    /// # Errors
+    ///
+    /// Fails when strace or the command does.
+    pub(super) fn syncs_until_running(&self) -> Result<usize> {
+        let trace = self.path("trace");
+        let stamp = self.path("stamp");
+        let printed = Cmd::new("strace")
+            .args([
+                "-f",
+                "-qq",
+                "-s",
+                "4096",
+                "-e",
+                "trace=fsync,fdatasync,execve",
+                "-o",
+            ])
+            .arg(&trace)
+            .arg(&self.command)
+            .args(["run", "--executor", "local", "--format", "json", "--"])
+            .arg(&self.agent)
+            .arg("bench-agent")
+            .arg(&stamp)
+            .variable("GROUNDCREW_HOME", self.path("home"))
+            .directory(&self.path("outside"))
+            .read()?;
+        self.clear(&id_of(&printed)?, false)?;
+        let traced = fs::read(&trace).context("strace wrote nothing")?;
+        fs::remove_file(&trace).context("cannot remove the trace")?;
+        fs::remove_file(&stamp).context("the agent wrote no time")?;
+        syncs_before_agent(&String::from_utf8_lossy(&traced))
+            .context("the trace does not show the agent's start")
     }
 
     /// Ends a run, if it still runs, and removes it.
@@ -180,6 +213,24 @@ impl Place {
     }
 }
 
+fn id_of(printed: &[u8]) -> Result<String> {
+    let run: Run =
+        serde_json::from_slice(printed).context("`run` printed no document with an id")?;
+    Ok(run.id)
+}
+
+/// Counts fsyncs in what strace wrote, up to the last start of the agent: earlier ones are other programs' arguments.
+fn syncs_before_agent(trace: &str) -> Option<usize> {
+    let lines: Vec<_> = trace.lines().collect();
+    let start = lines
+        .iter()
+        .rposition(|line| line.contains("execve(") && line.contains("\"bench-agent\""))?;
+    let syncs = lines[..start]
+        .iter()
+        .filter(|line| line.contains("fsync(") || line.contains("fdatasync("));
+    Some(syncs.count())
+}
+
 /// Renders one commit as `git fast-import` reads it: fifty files a directory, each of about a kilobyte or two.
 fn import_stream(files: usize) -> String {
     let mut stream = String::from(
@@ -220,6 +271,21 @@ mod tests {
         assert!(repository.join("d002/f00119.txt").is_file());
         place.remove().unwrap();
         assert!(!repository.exists());
+    }
+
+    #[test]
+    fn fsyncs_are_counted_up_to_the_agent() {
+        let trace = "\
+10 execve(\"/b/groundcrew\", [\"groundcrew\", \"run\", \"--\", \"/b/xtask\", \"bench-agent\", \"/f\"], 0x1) = 0
+10 fsync(5) = 0
+11 fdatasync(6 <unfinished ...>
+10 fsync(7) = 0
+11 <... fdatasync resumed>) = 0
+12 execve(\"/b/xtask\", [\"/b/xtask\", \"bench-agent\", \"/f\"], 0x2) = 0
+10 fsync(8) = 0
+";
+        assert_eq!(syncs_before_agent(trace), Some(3));
+        assert_eq!(syncs_before_agent("10 fsync(5) = 0\n"), None);
     }
 
     #[test]

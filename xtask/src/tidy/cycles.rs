@@ -174,7 +174,8 @@ impl Tree {
 
     /// Returns the module that a mention imports from, if it is one of ours and counts.
     fn import(&self, module: &ModulePath, mention: &Mention) -> Option<ModulePath> {
-        let (target, item) = self.follow(module, &mention.within, &mention.path, 0)?;
+        let (target, item) =
+            self.follow(module, &mention.within, &mention.path, &mut BTreeSet::new())?;
         let is_child = target.starts_with(module);
         if &target == module || (is_child && mention.handed_on) {
             return None;
@@ -199,21 +200,23 @@ impl Tree {
         module: &ModulePath,
         within: &[String],
         path: &[String],
-        depth: usize,
+        seen: &mut BTreeSet<ModulePath>,
     ) -> Option<Place> {
         let (target, item) = self.resolve(module, within, path)?;
         let node = &self.modules[&target];
         let Some(name) = item else {
             return Some((target, None));
         };
-        if depth > 8 || name == "*" || node.outline.defined.contains(&name) {
+        // A module that was asked already has nothing new to say.
+        let again = !seen.insert(target.clone());
+        if again || name == "*" || node.outline.defined.contains(&name) {
             return Some((target, Some(name)));
         }
         let mut globs = Vec::new();
         for import in &node.outline.imported {
             if import.name == name {
                 // What is handed on from another crate is nobody's import here.
-                return self.follow(&target, &[], &import.path, depth + 1);
+                return self.follow(&target, &[], &import.path, seen);
             }
             if import.name == "*" {
                 globs.push(&import.path);
@@ -223,7 +226,7 @@ impl Tree {
             let mut path = glob.clone();
             path.pop();
             path.push(name.clone());
-            if let Some((found, item)) = self.follow(&target, &[], &path, depth + 1)
+            if let Some((found, item)) = self.follow(&target, &[], &path, seen)
                 && self.modules[&found].outline.defined.contains(&name)
             {
                 return Some((found, item));

@@ -23,16 +23,10 @@ pub(crate) fn check(root: &Path, metadata: &Metadata, files: &[SourceFile]) -> V
         findings.extend(missing(&root.join(name), name));
     }
     for package in metadata.members() {
-        let is_library = package
-            .targets
-            .iter()
-            .any(|target| target.kind.iter().any(|kind| kind == "lib"));
-        if is_library {
-            findings.extend(missing(
-                &package.directory().join("README.md"),
-                &package.name,
-            ));
-        }
+        findings.extend(missing(
+            &package.directory().join("README.md"),
+            &package.name,
+        ));
     }
     for file in files.iter().filter(|file| file.has_extension("md")) {
         findings.extend(broken_links(root, file));
@@ -174,13 +168,13 @@ mod tests {
         }
         std::fs::write(root.path().join("CHANGELOG.md"), "").unwrap();
         std::fs::create_dir_all(root.path().join("a")).unwrap();
-        let package = |name: &str, kind: &str| {
+        let package = |name: &str| {
             json!({"id": name, "name": name, "version": "1.0.0", "license": null, "source": null, "dependencies": [],
-                   "targets": [{"name": name, "kind": [kind], "src_path": "/x"}],
+                   "targets": [],
                    "manifest_path": root.path().join(name).join("Cargo.toml")})
         };
         let metadata: Metadata = serde_json::from_value(json!({
-            "packages": [package("a", "lib"), package("b", "bin")],
+            "packages": [package("a"), package("b")],
             "workspace_members": ["a", "b"], "resolve": {"nodes": []},
             "workspace_root": root.path(), "target_directory": "/t",
         }))
@@ -190,6 +184,7 @@ mod tests {
             [
                 "CHANGELOG.md: CHANGELOG.md is missing or empty",
                 "a: README.md is missing or empty",
+                "b: README.md is missing or empty",
             ]
         );
     }

@@ -176,7 +176,7 @@ fn places(file: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// One place per crate may wait between two looks, and says so to clippy; no other place sleeps.
+/// One place of a crate, and one of its tests, may wait between two looks, and says so to clippy; no other place sleeps.
 fn sleeps<'a>(
     file: &'a SourceFile,
     tokens: &[Token],
@@ -184,7 +184,7 @@ fn sleeps<'a>(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let path = file.path.to_str().unwrap_or_default();
-    let package = package_of(path);
+    let program = program_of(path);
     for window in tokens.windows(4) {
         let [thread, a, b, sleep] = window else {
             continue;
@@ -198,12 +198,12 @@ fn sleeps<'a>(
                 && window[1].is('(')
                 && window[3].is(':')
         }) && file.text.contains("clippy::disallowed_methods");
-        if let Some((_, other)) = seen.iter().find(|(other, _)| *other == package) {
+        if let Some((_, other)) = seen.iter().find(|(other, _)| *other == program) {
             findings.push(Finding::at(
                 file,
                 sleep.line,
                 format!(
-                    "`thread::sleep` again in this crate; call the place in {}",
+                    "`thread::sleep` again; call the place in {}",
                     other.path.display()
                 ),
             ));
@@ -214,18 +214,18 @@ fn sleeps<'a>(
                 "`thread::sleep`: wait for the event",
             ));
         } else {
-            seen.push((package, file));
+            seen.push((program, file));
         }
     }
     findings
 }
 
-/// Returns the directory of the package a file belongs to, by the layout of this repository.
-fn package_of(path: &str) -> &str {
+/// Returns the program a file belongs to, by the layout of this repository: a crate's sources, or its tests.
+fn program_of(path: &str) -> &str {
     let levels = if path.starts_with("crates/") || path.starts_with("examples/") {
-        2
+        3
     } else {
-        1
+        2
     };
     path.match_indices('/')
         .nth(levels - 1)
@@ -326,12 +326,13 @@ mod tests {
         fails("//! X.\nfn a() { thread::sleep(d); }", "wait for the event");
         let twice = [
             fixture("crates/a/src/x.rs", expected),
-            fixture("crates/a/tests/y.rs", expected),
+            fixture("crates/a/src/y.rs", expected),
+            fixture("crates/a/tests/x.rs", expected),
             fixture("crates/b/src/x.rs", expected),
         ];
         let found = rendered(&check(&twice));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("crates/a/tests/y.rs:3: "), "{found:?}");
+        assert!(found[0].starts_with("crates/a/src/y.rs:3: "), "{found:?}");
         assert!(found[0].contains("crates/a/src/x.rs"), "{found:?}");
     }
 }
