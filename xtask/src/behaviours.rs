@@ -382,6 +382,14 @@ mod tests {
         let bad = verdict(map, &[("p a", Outcome::Passed)]);
         assert_eq!(bad.problems.len(), 5, "{:?}", bad.problems);
         assert!(bad.holding.is_empty());
+        let twice = format!("{MAP_OF_ONE}{MAP_OF_ONE}");
+        let passed = [
+            ("p::it m::c06_a", Outcome::Passed),
+            ("p other", Outcome::Passed),
+        ];
+        let bad = verdict(&twice, &passed);
+        assert_eq!(bad.problems, ["C06: stands in the map twice"]);
+        assert!(bad.holding.is_empty());
         assert!(toml::from_str::<MapFile>("[[behaviour]]\nid = 'K1'\n").is_err());
         assert!(toml::from_str::<MapFile>(&MAP_OF_ONE.replace("red", "reed")).is_err());
     }

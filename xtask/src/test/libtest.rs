@@ -202,14 +202,15 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
      Running unittests src/lib.rs (/t/debug/deps/a-34)
 running 2 tests
 test one ... ok
-test two ...
+test two ... it says
 error: test failed
 ";
         assert_eq!(
             read(text),
             expected(&[
                 ("a did not finish", Outcome::Failed),
-                ("a one", Outcome::Passed)
+                ("a one", Outcome::Passed),
+                ("a two", Outcome::Failed),
             ])
         );
     }

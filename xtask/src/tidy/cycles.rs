@@ -76,6 +76,9 @@ struct Node {
     outline: Outline,
 }
 
+/// For each module the modules it imports, each with the first line that does.
+type Edges<'a> = BTreeMap<&'a ModulePath, BTreeMap<&'a ModulePath, usize>>;
+
 /// Where a path leads: a module with a file, and the item in it, if one is named.
 type Place = (ModulePath, Option<String>);
 
@@ -116,35 +119,54 @@ impl Tree {
         tree
     }
 
+    /// Finds the knots: files that all reach each other. Of each, one finding shows the shortest circle.
     fn cycles(&self, root: &Path) -> Vec<Finding> {
         let edges = self.edges();
+        let reach: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> = edges
+            .keys()
+            .map(|module| (*module, reachable(module, &edges)))
+            .collect();
         let mut findings = Vec::new();
         let mut reported: BTreeSet<&ModulePath> = BTreeSet::new();
-        for start in self.modules.keys() {
-            if reported.contains(start) {
+        for (module, reached) in &reach {
+            if reported.contains(module) {
                 continue;
             }
-            let Some(circle) = shortest_circle(start, &edges) else {
-                continue;
-            };
-            reported.extend(circle.iter().copied());
-            let mut said = String::new();
-            for (index, module) in circle.iter().enumerate() {
-                let next = circle[(index + 1) % circle.len()];
-                let line = edges[module][next];
-                let path = self.shown(root, module);
-                said.push_str(&path);
-                said.push(':');
-                said.push_str(&line.to_string());
-                said.push_str(" → ");
+            let knot: Vec<_> = reached
+                .iter()
+                .copied()
+                .filter(|other| reach[other].contains(module))
+                .collect();
+            reported.extend(&knot);
+            let shortest = knot
+                .iter()
+                .filter_map(|start| shortest_circle(start, &edges))
+                .min_by_key(Vec::len);
+            if let Some(circle) = shortest {
+                findings.push(self.told(root, &circle, knot.len(), &edges));
             }
-            said.push_str(&self.shown(root, circle[0]));
-            findings.push(Finding::new(
-                self.shown(root, start),
-                format!("files import each other in a circle: {said}"),
-            ));
         }
         findings
+    }
+
+    fn told(&self, root: &Path, circle: &[&ModulePath], knot: usize, edges: &Edges<'_>) -> Finding {
+        let first = self.shown(root, circle[0]);
+        let steps: Vec<_> = circle
+            .iter()
+            .zip(circle.iter().cycle().skip(1))
+            .map(|(from, to)| format!("{}:{}", self.shown(root, from), edges[from][to]))
+            .collect();
+        let others = match knot - circle.len() {
+            0 => String::new(),
+            others => format!(" ({others} more hang on it)"),
+        };
+        Finding::new(
+            &first,
+            format!(
+                "files import each other in a circle: {} → {first}{others}",
+                steps.join(" → ")
+            ),
+        )
     }
 
     fn shown(&self, root: &Path, module: &ModulePath) -> String {
@@ -155,9 +177,8 @@ impl Tree {
             .to_string()
     }
 
-    /// For each module the modules it imports, each with the first line that does.
-    fn edges(&self) -> BTreeMap<&ModulePath, BTreeMap<&ModulePath, usize>> {
-        let mut edges: BTreeMap<&ModulePath, BTreeMap<&ModulePath, usize>> = BTreeMap::new();
+    fn edges(&self) -> Edges<'_> {
+        let mut edges = Edges::new();
         for (module, node) in &self.modules {
             let targets = edges.entry(module).or_default();
             for mention in &node.outline.mentioned {
@@ -278,11 +299,22 @@ impl Tree {
     }
 }
 
+/// Lists what a module imports, directly or not; itself only if a way leads back.
+fn reachable<'a>(start: &'a ModulePath, edges: &Edges<'a>) -> BTreeSet<&'a ModulePath> {
+    let mut found = BTreeSet::new();
+    let mut queue = vec![start];
+    while let Some(at) = queue.pop() {
+        for next in edges.get(at).into_iter().flat_map(BTreeMap::keys).copied() {
+            if found.insert(next) {
+                queue.push(next);
+            }
+        }
+    }
+    found
+}
+
 /// Finds the shortest way from a module back to itself.
-fn shortest_circle<'a>(
-    start: &'a ModulePath,
-    edges: &BTreeMap<&'a ModulePath, BTreeMap<&'a ModulePath, usize>>,
-) -> Option<Vec<&'a ModulePath>> {
+fn shortest_circle<'a>(start: &'a ModulePath, edges: &Edges<'a>) -> Option<Vec<&'a ModulePath>> {
     let mut came_from: BTreeMap<&ModulePath, &ModulePath> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
@@ -427,6 +459,46 @@ mod tests {
         let b = ("src/b.rs", "pub struct B; #[cfg(test)] mod tests;");
         let tests = ("src/b/tests.rs", "use crate::a::A;");
         assert_eq!(found(&[ROOT, a, b, tests]), [""; 0]);
+    }
+
+    #[test]
+    fn files_of_tests_may_go_in_circles() {
+        let root = ("src/lib.rs", "#[cfg(test)] mod one; #[cfg(test)] mod two;");
+        let one = ("src/one.rs", "use crate::two::Two; pub struct One;");
+        let two = ("src/two.rs", "use crate::one::One; pub struct Two;");
+        assert_eq!(found(&[root, one, two]), [""; 0]);
+        let root = ("src/lib.rs", "mod one; mod two;");
+        assert_eq!(found(&[root, one, two]).len(), 1);
+    }
+
+    #[test]
+    fn a_knot_is_told_once_by_its_shortest_circle() {
+        let sources = [
+            ("src/lib.rs", "mod a; mod b; mod c;"),
+            ("src/a.rs", "use crate::b::B; pub struct A;"),
+            ("src/b.rs", "use crate::c::C; pub struct B;"),
+            ("src/c.rs", "use crate::{a::A, b::B}; pub struct C;"),
+        ];
+        assert_eq!(
+            found(&sources),
+            [
+                "src/b.rs: files import each other in a circle: src/b.rs:1 → src/c.rs:1 → src/b.rs (1 more hang on it)"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_parent_does_not_define_is_not_imported_from_it() {
+        let root = ("src/lib.rs", "mod a;");
+        let parent = (
+            "src/a.rs",
+            "mod child; use serde::Foreign; make!(Generated); fn x(_: child::Child) {}",
+        );
+        let child = (
+            "src/a/child.rs",
+            "use super::{Foreign, Generated}; pub struct Child;",
+        );
+        assert_eq!(found(&[root, parent, child]), [""; 0]);
     }
 
     #[test]

@@ -148,13 +148,13 @@ mod tests {
                     `[f](nowhere.md)` [g](crate::Thing)\n```\n[h](nowhere.md)\n```\n[i]: ../README.md\n";
         let file = fixture("docs/a.md", good);
         assert_eq!(rendered(&broken_links(root.path(), &file)), [""; 0]);
-        let bad = "x\n[a](nowhere.md)\n[b](../../outside.md)\n[c]: gone.md \"title\"\n";
+        let bad = "x\n[a](nowhere.md)\n[b](../../README.md)\n[c]: gone.md \"title\"\n";
         let found = rendered(&broken_links(root.path(), &fixture("docs/b.md", bad)));
         assert_eq!(
             found,
             [
                 "docs/b.md:2: link to `nowhere.md`, which is not in the repository",
-                "docs/b.md:3: link to `../../outside.md`, which is not in the repository",
+                "docs/b.md:3: link to `../../README.md`, which is not in the repository",
                 "docs/b.md:4: link to `gone.md`, which is not in the repository",
             ]
         );
