@@ -33,6 +33,12 @@ struct Run {
     id: String,
 }
 
+/// The one field we need of what `ls` prints.
+#[derive(Debug, Deserialize)]
+struct Runs {
+    runs: Vec<Run>,
+}
+
 impl Place {
     /// Makes the directory; `command` is the program under test.
     ///
@@ -62,15 +68,33 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// Removes the directory.
+    /// Ends and removes whatever runs a failed measurement left, and then the directory.
     ///
     /// # Errors
     ///
-    /// Fails when something in it cannot be removed.
+    /// Fails when something stays; the directory goes all the same.
     pub(super) fn remove(self) -> Result<()> {
+        let cleared = if self.path("home").exists() {
+            self.clear_leftovers()
+        } else {
+            Ok(())
+        };
         self.directory
             .close()
-            .context("cannot remove the temporary directory")
+            .context("cannot remove the temporary directory")?;
+        cleared
+    }
+
+    fn clear_leftovers(&self) -> Result<()> {
+        let printed = self.command().args(["ls", "--format", "json"]).read()?;
+        let listed: Runs =
+            serde_json::from_slice(&printed).context("`ls` printed no document with runs")?;
+        for run in listed.runs {
+            // It may have ended by itself; `rm` decides.
+            self.command().args(["stop", &run.id]).output()?;
+            self.clear(&run.id, false)?;
+        }
+        Ok(())
     }
 
     fn command(&self) -> Cmd {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metadata::{Kind, Metadata, Package};
 
-use super::tree::Finding;
+use super::repository::Finding;
 
 const CORE: &str = "groundcrew-core";
 const SUPERVISOR: &str = "groundcrew-supervisor";
@@ -158,7 +158,7 @@ fn check_core_tree(metadata: &Metadata) -> Vec<Finding> {
 mod tests {
     use serde_json::json;
 
-    use super::super::tree::rendered;
+    use super::super::repository::rendered;
     use super::*;
 
     /// A workspace of these edges; each is `(from, to, kind)`.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::metadata::Metadata;
 
-use super::tree::Finding;
+use super::repository::Finding;
 
 /// The part of `deny.toml` that is checked here.
 #[derive(Debug, Deserialize)]
@@ -179,7 +179,7 @@ impl Parser<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::super::tree::rendered;
+    use super::super::repository::rendered;
     use super::*;
 
     fn met(expression: &str) -> bool {

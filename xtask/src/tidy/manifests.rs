@@ -5,7 +5,7 @@ use toml::Table;
 
 use crate::metadata::Metadata;
 
-use super::tree::Finding;
+use super::repository::Finding;
 
 /// The keys of `[package]` that come from the workspace.
 const INHERITED: [&str; 3] = ["edition", "license", "rust-version"];
@@ -85,7 +85,7 @@ fn dependency_sections(manifest: &Table) -> Vec<(String, &Table)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::rendered;
+    use super::super::repository::rendered;
     use super::*;
 
     #[test]

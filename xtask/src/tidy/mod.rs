@@ -9,6 +9,7 @@ mod licences;
 mod manifests;
 mod modules;
 mod papers;
+mod repository;
 mod sources;
 mod tree;
 
@@ -19,7 +20,7 @@ use anyhow::{Result, bail};
 use crate::console;
 use crate::metadata::Metadata;
 
-use self::tree::Finding;
+use self::repository::Finding;
 
 /// Runs every check and prints what they find.
 ///
@@ -44,14 +45,14 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
 ///
 /// Fails when a directory cannot be read.
 pub(crate) fn source_paths(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = tree::read(root)?;
+    let mut files = repository::read(root)?;
     files.retain(|file| file.has_extension("rs") || file.path.ends_with("Cargo.toml"));
     Ok(files.into_iter().map(|file| root.join(file.path)).collect())
 }
 
 fn collect(metadata: &Metadata) -> Result<Vec<Finding>> {
     let root: &Path = &metadata.workspace_root;
-    let files = tree::read(root)?;
+    let files = repository::read(root)?;
     let policy = licences::Policy::load(&root.join("deny.toml"))?;
     let mut findings = Vec::new();
     findings.extend(layers::check(metadata));

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::metadata::Metadata;
 
-use super::tree::{Finding, SourceFile};
+use super::repository::{Finding, SourceFile};
 
 /// What stands at the root of the repository.
 const AT_ROOT: [&str; 6] = [
@@ -136,7 +136,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
 mod tests {
     use serde_json::json;
 
-    use super::super::tree::{fixture, rendered};
+    use super::super::repository::{fixture, rendered};
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! What each file of text must have, and must not have: headers, sizes, names, words.
 
 use super::lexer::{self, Token};
-use super::tree::{Finding, SourceFile};
+use super::repository::{Finding, SourceFile};
 
 /// A file is read in one sitting.
 const MOST_LINES: usize = 600;
@@ -234,7 +234,7 @@ fn program_of(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::{fixture, rendered};
+    use super::super::repository::{fixture, rendered};
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {

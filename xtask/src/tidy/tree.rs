@@ -1,146 +1,197 @@
-//! The files of the repository, read once for all checks.
+//! The files of one target as a tree of modules, and where the paths in them lead.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use super::modules::{self, Mention, Outline};
+use super::repository::SourceFile;
 
-/// Something that breaks a rule, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    place: String,
-    line: Option<usize>,
-    text: String,
+/// The names of the modules above a module and its own; none for the root.
+pub(super) type ModulePath = Vec<String>;
+
+/// The files of one target, by module.
+pub(super) struct Tree {
+    modules: BTreeMap<ModulePath, Node>,
+    /// Every file that a `mod` leads to, those of tests included.
+    pub(super) every_file: BTreeSet<PathBuf>,
 }
 
-impl Finding {
-    /// Makes a finding about a whole file or crate.
-    pub(crate) fn new(place: impl fmt::Display, text: impl Into<String>) -> Self {
-        Self {
-            place: place.to_string(),
-            line: None,
-            text: text.into(),
-        }
-    }
-
-    /// Makes a finding about one line.
-    pub(crate) fn at(file: &SourceFile, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            place: file.path.display().to_string(),
-            line: Some(line),
-            text: text.into(),
-        }
-    }
+struct Node {
+    path: PathBuf,
+    outline: Outline,
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.place, self.text),
-            None => write!(f, "{}: {}", self.place, self.text),
-        }
-    }
-}
+/// For each module the modules it imports, each with the first line that does.
+pub(super) type Edges<'a> = BTreeMap<&'a ModulePath, BTreeMap<&'a ModulePath, usize>>;
 
-/// A text file, its path relative to the root.
-#[derive(Debug, Clone)]
-pub(crate) struct SourceFile {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
-}
+/// Where a path leads: a module with a file, and the item in it, if one is named.
+type Place = (ModulePath, Option<String>);
 
-impl SourceFile {
-    /// Tells whether the file's name ends with this extension.
-    pub(crate) fn has_extension(&self, extension: &str) -> bool {
-        self.path
-            .extension()
-            .is_some_and(|found| found == extension)
-    }
-}
-
-/// Reads every `.rs`, `.md` and `.toml` file below `root`, in order of path.
-///
-/// What cargo and git make is left out, and so is every hidden directory but our own two.
-///
-/// # Errors
-///
-/// Fails when a directory or file cannot be read, or a file is not UTF-8.
-pub(crate) fn read(root: &Path) -> Result<Vec<SourceFile>> {
-    let mut files = Vec::new();
-    walk(root, Path::new(""), &mut files)?;
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
-}
-
-fn walk(root: &Path, below: &Path, files: &mut Vec<SourceFile>) -> Result<()> {
-    let directory = root.join(below);
-    let unreadable = || format!("cannot read {}", directory.display());
-    for entry in std::fs::read_dir(&directory).with_context(unreadable)? {
-        let entry = entry.with_context(unreadable)?;
-        let name = entry.file_name();
-        let path = below.join(&name);
-        let kind = entry.file_type().with_context(unreadable)?;
-        if kind.is_dir() {
-            let hidden = name.as_encoded_bytes().starts_with(b".");
-            let made = name == "target" || root.join(&path).join("CACHEDIR.TAG").exists();
-            if (!hidden || name == ".ci" || name == ".config") && !made {
-                walk(root, &path, files)?;
+impl Tree {
+    /// Follows the `mod` declarations from the root of a target.
+    pub(super) fn read(src: &Path, files: &BTreeMap<PathBuf, &SourceFile>) -> Self {
+        let mut tree = Self {
+            modules: BTreeMap::new(),
+            every_file: BTreeSet::new(),
+        };
+        let directory = src.parent().unwrap_or(src).to_owned();
+        let mut queue = VecDeque::from([(Vec::new(), src.to_owned(), directory, true)]);
+        while let Some((module, path, directory, in_program)) = queue.pop_front() {
+            let Some(file) = files.get(&path) else {
+                continue;
+            };
+            if !tree.every_file.insert(path.clone()) {
+                continue;
             }
-        } else if kind.is_file() && is_ours(&path) {
-            let text = std::fs::read_to_string(root.join(&path))
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            files.push(SourceFile { path, text });
+            let outline = modules::outline(&file.text);
+            for declared in &outline.declared {
+                let (within, name) = declared;
+                let mut below = directory.clone();
+                below.extend(within);
+                let mut child = module.clone();
+                child.extend(within.iter().cloned());
+                child.push(name.clone());
+                let child_in_program = in_program && outline.in_program.contains(declared);
+                let own = below.join(name);
+                for candidate in [below.join(format!("{name}.rs")), own.join("mod.rs")] {
+                    queue.push_back((child.clone(), candidate, own.clone(), child_in_program));
+                }
+            }
+            if in_program {
+                tree.modules.insert(module, Node { path, outline });
+            }
         }
+        tree
     }
-    Ok(())
-}
 
-fn is_ours(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "rs" || extension == "md" || extension == "toml")
-}
-
-/// Makes a file of a fixture.
-#[cfg(test)]
-pub(crate) fn fixture(path: &str, text: &str) -> SourceFile {
-    SourceFile {
-        path: path.into(),
-        text: text.into(),
+    /// Returns the path of a module's file, from the root of the repository.
+    pub(super) fn shown(&self, root: &Path, module: &ModulePath) -> String {
+        let path = &self.modules[module].path;
+        path.strip_prefix(root)
+            .unwrap_or(path)
+            .display()
+            .to_string()
     }
-}
 
-/// Renders findings for comparison.
-#[cfg(test)]
-pub(crate) fn rendered(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(ToString::to_string).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_made_or_hidden_is_left_out() {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in [
-            ("a.rs", ""),
-            ("b/c.md", ""),
-            (".config/nextest.toml", ""),
-            (".hidden/d.rs", ""),
-            ("target/e.rs", ""),
-            ("other/CACHEDIR.TAG", ""),
-            ("other/f.rs", ""),
-            ("g.txt", ""),
-        ] {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+    /// Lists who imports whom.
+    pub(super) fn edges(&self) -> Edges<'_> {
+        let mut edges = Edges::new();
+        for (module, node) in &self.modules {
+            let targets = edges.entry(module).or_default();
+            for mention in &node.outline.mentioned {
+                let Some(target) = self.import(module, mention) else {
+                    continue;
+                };
+                if let Some((target, _)) = self.modules.get_key_value(&target) {
+                    targets.entry(target).or_insert(mention.line);
+                }
+            }
         }
-        let paths: Vec<_> = read(root.path())
-            .unwrap()
-            .into_iter()
-            .map(|file| file.path.display().to_string())
-            .collect();
-        assert_eq!(paths, [".config/nextest.toml", "a.rs", "b/c.md"]);
+        edges
+    }
+
+    /// Returns the module that a mention imports from, if it is one of ours and counts.
+    fn import(&self, module: &ModulePath, mention: &Mention) -> Option<ModulePath> {
+        let (target, item) =
+            self.follow(module, &mention.within, &mention.path, &mut BTreeSet::new())?;
+        let is_child = target.starts_with(module);
+        if &target == module || (is_child && mention.handed_on) {
+            return None;
+        }
+        if module.starts_with(&target) {
+            let defined = &self.modules[&target].outline.defined;
+            let counts = match item.as_deref() {
+                Some("*") => !defined.is_empty(),
+                Some(item) => defined.contains(item),
+                None => false,
+            };
+            if !counts {
+                return None;
+            }
+        }
+        Some(target)
+    }
+
+    /// Follows a path to the file that defines its item, through names that are handed on.
+    fn follow(
+        &self,
+        module: &ModulePath,
+        within: &[String],
+        path: &[String],
+        seen: &mut BTreeSet<ModulePath>,
+    ) -> Option<Place> {
+        let (target, item) = self.resolve(module, within, path)?;
+        let node = &self.modules[&target];
+        let Some(name) = item else {
+            return Some((target, None));
+        };
+        // A module that was asked already has nothing new to say.
+        let again = !seen.insert(target.clone());
+        if again || name == "*" || node.outline.defined.contains(&name) {
+            return Some((target, Some(name)));
+        }
+        let mut globs = Vec::new();
+        for import in &node.outline.imported {
+            if import.name == name {
+                // What is handed on from another crate is nobody's import here.
+                return self.follow(&target, &[], &import.path, seen);
+            }
+            if import.name == "*" {
+                globs.push(&import.path);
+            }
+        }
+        for glob in globs {
+            let mut path = glob.clone();
+            path.pop();
+            path.push(name.clone());
+            if let Some((found, item)) = self.follow(&target, &[], &path, seen)
+                && self.modules[&found].outline.defined.contains(&name)
+            {
+                return Some((found, item));
+            }
+        }
+        Some((target, Some(name)))
+    }
+
+    /// Reads a path as far as it names modules with files; what comes next is the item.
+    fn resolve(&self, module: &ModulePath, within: &[String], path: &[String]) -> Option<Place> {
+        let mut here: ModulePath = module.iter().chain(within).cloned().collect();
+        let mut rest = path;
+        match rest.first()?.as_str() {
+            "crate" => {
+                here.clear();
+                rest = &rest[1..];
+            }
+            "self" | "super" => {
+                if rest[0] == "self" {
+                    rest = &rest[1..];
+                }
+                while rest.first().is_some_and(|word| word == "super") {
+                    here.pop()?;
+                    rest = &rest[1..];
+                }
+            }
+            child => {
+                let mut inner = here.clone();
+                inner.push(child.to_owned());
+                if !self.modules.contains_key(&inner) {
+                    return None;
+                }
+            }
+        }
+        while let Some(next) = rest.first() {
+            here.push(next.clone());
+            if !self.modules.contains_key(&here) {
+                here.pop();
+                break;
+            }
+            rest = &rest[1..];
+        }
+        let item = rest.first().cloned();
+        // An inline module has no file; its items are its file's.
+        while !self.modules.contains_key(&here) {
+            here.pop()?;
+        }
+        Some((here, item))
     }
 }
