@@ -1,1 +1,113 @@
-fn main() {}
+//! `cargo xtask`: the project's own commands.
+//!
+//! It links no crate of the product: it builds it and uses it from outside, as everybody else does.
+
+mod behaviours;
+mod bench;
+mod ci;
+mod console;
+mod gates;
+mod metadata;
+mod process;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use self::metadata::Metadata;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "The project's own commands.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Format every crate.
+    Fmt {
+        /// Only say what is not formatted.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run clippy over every target; a warning is a failure.
+    Lint,
+    /// Build the documentation; a warning is a failure.
+    Doc,
+    /// Check the rules of the house: layers, licences, manifests, files, papers.
+    Tidy,
+    /// Build and run every test; the last line counts them.
+    Test {
+        /// What must not be skipped: git, cc, tmux.
+        #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+        require: Vec<String>,
+        /// Run only tests whose name contains this.
+        #[arg(long, value_name = "TEXT")]
+        filter: Vec<String>,
+    },
+    /// Check that every promised behaviour has tests that passed.
+    Behaviours {
+        /// Behaviours that must hold, such as K1-K7,C05.
+        #[arg(long, value_name = "ID,…")]
+        require: Option<String>,
+    },
+    /// Measure launches against what they are made of, as ratios.
+    Bench {
+        /// Also measure a repository of 30,000 files.
+        #[arg(long)]
+        full: bool,
+        /// How often each pair is measured.
+        #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        iterations: u16,
+    },
+    /// Run every gate; the last line counts the tests.
+    Ci,
+    /// Write down the time at which this program runs, and end.
+    #[command(hide = true)]
+    BenchAgent { file: PathBuf },
+}
+
+fn main() -> ExitCode {
+    // Before anything else: the time it notes must not contain our own work.
+    let started = bench::clock::now();
+    match run(Arguments::parse().command, started) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            console::remark(format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command, started: u64) -> Result<bool> {
+    if let Command::BenchAgent { file } = command {
+        bench::agent(&file, started)?;
+        return Ok(true);
+    }
+    let metadata = Metadata::load()?;
+    let root = &metadata.workspace_root;
+    match command {
+        Command::Fmt { check } => gates::fmt(root, check)?,
+        Command::Lint => gates::lint(root)?,
+        Command::Doc => gates::doc(root)?,
+        Command::Tidy => tidy::run(&metadata)?,
+        Command::Test { require, filter } => {
+            let summary = test::run(&metadata, &test::Options { require, filter });
+            console::say(summary.to_string());
+            return Ok(summary.failed == 0);
+        }
+        Command::Behaviours { require } => behaviours::run(&metadata, require.as_deref())?,
+        Command::Bench { full, iterations } => {
+            bench::run(&metadata, full, usize::from(iterations))?;
+        }
+        Command::Ci => return Ok(ci::run(&metadata)),
+        Command::BenchAgent { .. } => {}
+    }
+    Ok(true)
+}

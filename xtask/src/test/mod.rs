@@ -1,0 +1,165 @@
+//! `cargo xtask test`: builds and runs every test, says what it left out and why, and writes down how each one ended.
+
+mod junit;
+mod libtest;
+mod listing;
+mod needs;
+pub(crate) mod results;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::console;
+use crate::metadata::Metadata;
+use crate::process::{self, Cmd};
+
+use self::listing::Listing;
+use self::needs::Need;
+use self::results::{Outcome, Results, Summary};
+
+/// Where nextest leaves its report, below the root of the workspace: its store, the profile, our file.
+const REPORT: &str = "target/nextest/ci/junit.xml";
+
+/// What to run, and what must not be skipped.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) require: Vec<String>,
+    pub(crate) filter: Vec<String>,
+}
+
+/// Lists what may be required.
+pub(crate) fn known_needs() -> Vec<String> {
+    needs::names()
+}
+
+/// Builds and runs the tests; the results are on disk when it returns.
+///
+/// What keeps the tests from being run, such as a failed build, is shown and counts as one failure.
+pub(crate) fn run(metadata: &Metadata, options: &Options) -> Summary {
+    match run_all(metadata, options) {
+        Ok(results) => results.summary(),
+        Err(error) => {
+            console::remark(format!("error: {error:#}"));
+            Summary {
+                passed: 0,
+                failed: 1,
+                skipped: 0,
+            }
+        }
+    }
+}
+
+fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
+    results::forget(metadata)?;
+    needs::check_names(&options.require)?;
+    needs::settle_always()?;
+    let listing = Listing::build(metadata)?;
+    let lacking = needs::settle(&listing.tests(), &options.require)?;
+    let mut outcomes = if process::is_installed("cargo-nextest") {
+        with_nextest(metadata, options, &lacking)?
+    } else {
+        console::remark("cargo-nextest is not installed; running plain `cargo test`");
+        with_libtest(metadata, options, &listing, &lacking, &["--workspace"])?
+    };
+    for test in listing.tests() {
+        outcomes.entry(test).or_insert(Outcome::Skipped);
+    }
+    let results = Results { tests: outcomes };
+    results.write(metadata)?;
+    for need in &lacking {
+        console::say(format!(
+            "skipped for want of {}: {}",
+            need.name,
+            need.marker()
+        ));
+    }
+    for (name, outcome) in &results.tests {
+        if *outcome == Outcome::Failed {
+            console::say(format!("failed: {name}"));
+        }
+    }
+    Ok(results)
+}
+
+fn with_nextest(
+    metadata: &Metadata,
+    options: &Options,
+    lacking: &[&Need],
+) -> Result<BTreeMap<String, Outcome>> {
+    let root = &metadata.workspace_root;
+    let report = root.join(REPORT);
+    results::remove(&report)?;
+    let mut command = Cmd::cargo(root)
+        .args([
+            "nextest",
+            "run",
+            "--workspace",
+            "--profile",
+            "ci",
+            "--no-tests",
+            "pass",
+        ])
+        .args(&options.filter);
+    // One expression: nextest runs what any of several would choose.
+    let without: Vec<_> = lacking
+        .iter()
+        .map(|need| format!("not test(/{}/)", need.marker()))
+        .collect();
+    if !without.is_empty() {
+        command = command.arg("-E").arg(without.join(" and "));
+    }
+    let status = command.status()?;
+    let mut outcomes = BTreeMap::new();
+    if report.exists() {
+        let text = fs::read_to_string(&report)
+            .with_context(|| format!("cannot read {}", report.display()))?;
+        outcomes = junit::read(&text)?;
+    } else if status.success() {
+        // Nothing was run, so nothing was reported.
+        console::remark("nextest ran no test");
+    } else {
+        bail!("`{command}` failed and left no report: {status}");
+    }
+    let failed = outcomes.values().any(|outcome| *outcome == Outcome::Failed);
+    if !status.success() && !failed {
+        outcomes.insert(format!("nextest ended with {status}"), Outcome::Failed);
+    }
+    let listing = Listing::of_libraries(metadata);
+    outcomes.extend(with_libtest(
+        metadata,
+        options,
+        &listing,
+        lacking,
+        &["--workspace", "--doc"],
+    )?);
+    Ok(outcomes)
+}
+
+/// Runs plain `cargo test`, for want of nextest or for what nextest does not run.
+fn with_libtest(
+    metadata: &Metadata,
+    options: &Options,
+    listing: &Listing,
+    lacking: &[&Need],
+    what: &[&str],
+) -> Result<BTreeMap<String, Outcome>> {
+    let mut command = Cmd::cargo(&metadata.workspace_root)
+        .args(["test", "--no-fail-fast"])
+        .args(what)
+        .variable("CARGO_TERM_COLOR", "never")
+        .arg("--")
+        .args(&options.filter);
+    for need in lacking {
+        command = command.args(["--skip".to_owned(), need.marker()]);
+    }
+    let mut reader = libtest::Reader::new(listing);
+    let status = command.follow(|line| reader.line(line))?;
+    let mut outcomes = reader.finish();
+    let failed = outcomes.values().any(|outcome| *outcome == Outcome::Failed);
+    if !status.success() && !failed {
+        outcomes.insert(format!("`{command}` ended with {status}"), Outcome::Failed);
+    }
+    Ok(outcomes)
+}

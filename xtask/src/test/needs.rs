@@ -1,0 +1,204 @@
+//! What the tests need of the machine, in one table.
+//!
+//! A test that needs a program which a machine may lack says so in its name: `needs_tmux`. Without the program such tests
+//! are skipped, loudly; nothing else is ever skipped.
+
+use anyhow::{Result, bail};
+
+use crate::console;
+use crate::process::{self, Cmd};
+
+/// The oldest git that the tests are made for.
+const OLDEST_GIT: (u32, u32) = (2, 39);
+
+/// A program, where Debian has it, and who needs it.
+#[derive(Debug)]
+pub(super) struct Need {
+    pub(super) name: &'static str,
+    /// Debian packages that bring it.
+    packages: &'static [&'static str],
+    /// Whether nothing works without it.
+    always: bool,
+    /// Says what is wrong with what the machine has.
+    lacks: fn() -> Option<String>,
+}
+
+const NEEDS: [Need; 3] = [
+    Need {
+        name: "git",
+        packages: &["git"],
+        always: true,
+        lacks: lacks_git,
+    },
+    Need {
+        name: "cc",
+        packages: &["gcc", "libc6-dev"],
+        always: true,
+        lacks: || lacks_program("cc"),
+    },
+    Need {
+        name: "tmux",
+        packages: &["tmux"],
+        always: false,
+        lacks: || lacks_program("tmux"),
+    },
+];
+
+impl Need {
+    /// Returns what the name of a test that needs it contains.
+    pub(super) fn marker(&self) -> String {
+        format!("needs_{}", self.name)
+    }
+}
+
+/// Lists the names for `--require`.
+pub(super) fn names() -> Vec<String> {
+    NEEDS.iter().map(|need| need.name.to_owned()).collect()
+}
+
+/// Refuses names that are not in the table.
+///
+/// # Errors
+///
+/// Fails on the first unknown name, and lists the known ones.
+pub(super) fn check_names(require: &[String]) -> Result<()> {
+    for name in require {
+        if !NEEDS.iter().any(|need| need.name == name) {
+            bail!(
+                "unknown requirement `{name}`; known are {}",
+                names().join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure of what everything needs, before anything is built.
+///
+/// # Errors
+///
+/// Fails when it is missing and cannot be installed.
+pub(super) fn settle_always() -> Result<()> {
+    for need in NEEDS.iter().filter(|need| need.always) {
+        if let Some(why) = provide(need) {
+            bail!("{why}; install {}", need.packages.join(" "));
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure of what some of these tests need; returns what is still lacking.
+///
+/// # Errors
+///
+/// Fails when something lacking is required.
+pub(super) fn settle(tests: &[String], require: &[String]) -> Result<Vec<&'static Need>> {
+    let mut lacking = Vec::new();
+    for need in NEEDS.iter().filter(|need| is_needed(need, tests)) {
+        let Some(why) = provide(need) else { continue };
+        let advice = format!("{why}; install {}", need.packages.join(" "));
+        if require.iter().any(|name| name == need.name) {
+            bail!("{advice}");
+        }
+        console::remark(format!(
+            "SKIPPING every test named {}: {advice}",
+            need.marker()
+        ));
+        lacking.push(need);
+    }
+    Ok(lacking)
+}
+
+fn is_needed(need: &Need, tests: &[String]) -> bool {
+    !need.always && tests.iter().any(|test| test.contains(&need.marker()))
+}
+
+/// Installs what is lacking where that is possible; says what still is.
+fn provide(need: &Need) -> Option<String> {
+    let why = (need.lacks)()?;
+    if !rustix::process::geteuid().is_root() || !process::is_installed("apt-get") {
+        return Some(why);
+    }
+    console::remark(format!("{why}; installing {}", need.packages.join(" ")));
+    let install = Cmd::new("apt-get")
+        .args(["install", "--yes", "--quiet", "--no-install-recommends"])
+        .args(need.packages)
+        .variable("DEBIAN_FRONTEND", "noninteractive");
+    let done = install.check().or_else(|_| {
+        Cmd::new("apt-get")
+            .args(["update", "--quiet"])
+            .check()
+            .and_then(|()| install.check())
+    });
+    if let Err(error) = done {
+        console::remark(format!("{error:#}"));
+    }
+    (need.lacks)()
+}
+
+fn lacks_program(name: &str) -> Option<String> {
+    (!process::is_installed(name)).then(|| format!("there is no `{name}`"))
+}
+
+fn lacks_git() -> Option<String> {
+    if let Some(why) = lacks_program("git") {
+        return Some(why);
+    }
+    let (major, minor) = OLDEST_GIT;
+    let said = match Cmd::new("git").arg("--version").read() {
+        Ok(said) => String::from_utf8_lossy(&said).trim().to_owned(),
+        Err(error) => return Some(format!("{error:#}")),
+    };
+    match git_version(&said) {
+        Some(version) if version >= OLDEST_GIT => None,
+        _ => Some(format!(
+            "git {major}.{minor} or newer is needed, not `{said}`"
+        )),
+    }
+}
+
+fn git_version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("git version ")?.split('.');
+    let major = numbers.next()?.parse().ok()?;
+    let minor = numbers.next()?.parse().ok()?;
+    Some((major, minor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git_are_compared_as_numbers() {
+        assert_eq!(git_version("git version 2.47.3"), Some((2, 47)));
+        assert_eq!(
+            git_version("git version 2.39.5 (Apple Git-154)"),
+            Some((2, 39))
+        );
+        assert_eq!(git_version("git 2"), None);
+        assert!(git_version("git version 2.9.1").unwrap() < OLDEST_GIT);
+        assert!(git_version("git version 10.0").unwrap() > OLDEST_GIT);
+    }
+
+    #[test]
+    fn an_unknown_requirement_lists_the_known() {
+        assert!(check_names(&["git".into(), "tmux".into()]).is_ok());
+        let error = check_names(&["podman".into()]).unwrap_err().to_string();
+        assert!(
+            error.contains("`podman`") && error.contains("git, cc, tmux"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_what_a_test_names_is_needed() {
+        let tmux = &NEEDS[2];
+        assert!(is_needed(tmux, &["a::it m::needs_tmux_detach".into()]));
+        assert!(!is_needed(tmux, &["a::it m::tmux_detach".into()]));
+        assert!(
+            settle(&["a::it m::plain".into()], &["tmux".into()])
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
