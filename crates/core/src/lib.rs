@@ -24,6 +24,7 @@ pub mod store;
 pub mod undo;
 
 // The engine.
+mod attempt;
 mod closing;
 mod ending;
 mod lane;
@@ -35,6 +36,7 @@ pub mod plan;
 mod planning;
 mod recovery;
 pub mod registry;
+mod reservation;
 mod rollback;
 mod shared;
 mod ticket;
