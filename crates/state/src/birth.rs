@@ -93,7 +93,7 @@ fn settle(home: &Path, database: &Database, patience: Duration) -> Result<Instal
     }
     if !database.has_headroom() {
         // On a disk that is already full or read-only there is no room to take; everything else works without.
-        if let Err(error) = database.make_headroom(&db) {
+        if let Err(error) = database::make_headroom(&db) {
             let error = Fault::Sql(error).into_error(path, "make room in the database");
             if !matches!(
                 error.kind(),

@@ -1,6 +1,6 @@
 //! Connections to the database file: how they are set up, and what is checked before one is trusted.
 //!
-//! * Never opens the file but through SQLite: closing another descriptor would drop SQLite's locks in this process.
+//! * Never opens the file but through `SQLite`: closing another descriptor would drop `SQLite`'s locks in this process.
 
 use std::{
     path::{Path, PathBuf},
@@ -92,20 +92,20 @@ impl Database {
         log.push("-wal");
         matches!(files::size_of(Path::new(&log)), Ok(Some(size)) if size >= HEADROOM)
     }
+}
 
-    /// Gives the log and the database room to write in when the disk is full, so that a rollback can be noted.
-    pub(crate) fn make_headroom(&self, db: &Connection) -> rusqlite::Result<()> {
-        // Two transactions: pages that are freed in the one that filled them would never reach the log.
-        db.pragma_update(None, "synchronous", "NORMAL")?;
-        db.execute("DELETE FROM headroom", [])?;
-        db.execute(
-            "INSERT INTO headroom (filler) VALUES (zeroblob(?1))",
-            [i64::try_from(HEADROOM).unwrap_or(i64::MAX)],
-        )?;
-        db.execute("DELETE FROM headroom", [])?;
-        db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-        db.pragma_update(None, "synchronous", "FULL")
-    }
+/// Gives the log and the database room to write in when the disk is full, so that a rollback can be noted.
+pub(crate) fn make_headroom(db: &Connection) -> rusqlite::Result<()> {
+    // Two transactions: pages that are freed in the one that filled them would never reach the log.
+    db.pragma_update(None, "synchronous", "NORMAL")?;
+    db.execute("DELETE FROM headroom", [])?;
+    db.execute(
+        "INSERT INTO headroom (filler) VALUES (zeroblob(?1))",
+        [i64::try_from(HEADROOM).unwrap_or(i64::MAX)],
+    )?;
+    db.execute("DELETE FROM headroom", [])?;
+    db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    db.pragma_update(None, "synchronous", "FULL")
 }
 
 /// Opens a connection with our settings; `extra` may allow to create the file.

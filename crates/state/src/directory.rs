@@ -227,7 +227,8 @@ fn make_home(home: &Path) -> Result<(), Error> {
         .with("owner", found.uid())
         .with("hint", ELSEWHERE));
     }
-    if found.mode() & 0o077 == 0 {
+    let others = found.mode() & 0o077;
+    if others == 0 {
         return Ok(());
     }
     // Somebody may have named a directory that others need, such as /tmp.

@@ -8,7 +8,7 @@ use rusqlite::{ErrorCode, ffi};
 /// A failure inside a transaction: the database's, or a refusal of ours.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// SQLite's own.
+    /// `SQLite`'s own.
     Sql(rusqlite::Error),
     /// One with a kind already.
     Own(Error),
@@ -53,7 +53,7 @@ pub(crate) fn corrupt_file(path: &Path, message: &'static str) -> Error {
     Fault::Own(corrupt(message)).into_error(path, "")
 }
 
-/// Gives an error of SQLite its kind.
+/// Gives an error of `SQLite` its kind.
 ///
 /// Every statement is fixed and checks its premises in its own transaction, so a broken constraint, a missing table or
 /// a value of the wrong type can only mean that the file is damaged.

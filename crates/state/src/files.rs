@@ -73,7 +73,7 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
 
 /// Returns the size of a file without opening it; `None` if it is not there.
 ///
-/// Closing a second descriptor of a database would drop the locks that SQLite holds in this process.
+/// Closing a second descriptor of a database would drop the locks that `SQLite` holds in this process.
 pub(crate) fn size_of(path: &Path) -> io::Result<Option<u64>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found.len())),

@@ -38,25 +38,18 @@ impl<'c> Reading<'c> {
 
     /// Returns one record.
     pub(crate) fn run(&self, run: &RunId) -> Result<Option<RunRecord>, Fault> {
-        self.found(find_run(&self.tx, "run = ?1", run.as_str())?)
+        self.found(RunKey::Run(run.as_str()))
     }
 
     /// Returns the live record of a session.
     pub(crate) fn run_of_session(&self, session: &SessionId) -> Result<Option<RunRecord>, Fault> {
-        self.found(find_run(&self.tx, LIVE_OF_SESSION, session.as_str())?)
+        self.found(RunKey::LiveOfSession(session.as_str()))
     }
 
-    fn found(&self, found: Option<(RunFields, i64)>) -> Result<Option<RunRecord>, Fault> {
-        match found {
+    fn found(&self, key: RunKey<'_>) -> Result<Option<RunRecord>, Fault> {
+        match find_run(&self.tx, &self.meta, key)? {
             Some((fields, _)) => Ok(Some(fields.decode()?)),
-            // An index or a page may have lost it: unknown is not absent.
-            None => {
-                self.meta.runs.expect(
-                    tally(&self.tx, "SELECT sum FROM runs NOT INDEXED")?,
-                    "the records",
-                )?;
-                Ok(None)
-            }
+            None => Ok(None),
         }
     }
 
@@ -72,7 +65,7 @@ impl<'c> Reading<'c> {
             tally.add(sum);
             all.push(fields.decode()?);
         }
-        self.meta.runs.expect(tally, "the records")?;
+        self.meta.runs.check(tally, "the records")?;
         Ok(all)
     }
 
@@ -85,10 +78,6 @@ impl<'c> Reading<'c> {
 
     /// Returns the attempts of one run, oldest first.
     pub(crate) fn attempts_of(&self, run: &RunId) -> Result<Vec<AttemptRow>, Fault> {
-        self.meta.attempts.expect(
-            tally(&self.tx, "SELECT sum FROM attempts NOT INDEXED")?,
-            "the attempts",
-        )?;
         let mut statement = self.tx.prepare_cached(&format!(
             "SELECT {ATTEMPT} FROM attempts WHERE run = ?1 ORDER BY seq"
         ))?;
@@ -97,7 +86,14 @@ impl<'c> Reading<'c> {
         while let Some(row) = rows.next()? {
             all.push(self.with_armed(&AttemptFields::of_row(row)?.0)?);
         }
-        Ok(all)
+        let there = scan_attempts(&self.tx, &self.meta, "run", run.as_str())?;
+        if there == all.len() {
+            Ok(all)
+        } else {
+            Err(corrupt("the index of the attempts is damaged")
+                .with("run", run)
+                .into())
+        }
     }
 
     fn all_attempts(&self) -> Result<Vec<AttemptRow>, Fault> {
@@ -111,7 +107,7 @@ impl<'c> Reading<'c> {
             tally.add(sum);
             all.push(self.with_armed(&fields)?);
         }
-        self.meta.attempts.expect(tally, "the attempts")?;
+        self.meta.attempts.check(tally, "the attempts")?;
         Ok(all)
     }
 
@@ -157,34 +153,91 @@ impl<'c> Reading<'c> {
     }
 }
 
-/// Finds the run that holds a session.
-pub(crate) const LIVE_OF_SESSION: &str = "session = ?1 AND state NOT IN ('failed', 'closed')";
-
-/// Finds a run; `filter` is one of the fixed conditions of this crate, on `?1`.
-pub(crate) fn find_run(
-    db: &Connection,
-    filter: &'static str,
-    value: &str,
-) -> Result<Option<(RunFields, i64)>, Fault> {
-    let mut statement = db.prepare_cached(&format!("SELECT {RUN} FROM runs WHERE {filter}"))?;
-    statement
-        .query_row([value], |row| Ok(RunFields::of_row(row)))
-        .optional()?
-        .transpose()
+/// What a run is found by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RunKey<'a> {
+    /// Its id.
+    Run(&'a str),
+    /// The session that it holds.
+    LiveOfSession(&'a str),
 }
 
-/// Finds an attempt.
+impl<'a> RunKey<'a> {
+    const fn parts(self) -> (&'static str, &'a str) {
+        match self {
+            Self::Run(run) => ("run = ?1", run),
+            Self::LiveOfSession(session) => (
+                "session = ?1 AND state NOT IN ('failed', 'closed')",
+                session,
+            ),
+        }
+    }
+}
+
+/// Finds a run; that there is none is believed only if the whole table says so.
+pub(crate) fn find_run(
+    db: &Connection,
+    meta: &Meta,
+    key: RunKey<'_>,
+) -> Result<Option<(RunFields, i64)>, Fault> {
+    let (filter, value) = key.parts();
+    let found = db
+        .prepare_cached(&format!("SELECT {RUN} FROM runs WHERE {filter}"))?
+        .query_row([value], |row| Ok(RunFields::of_row(row)))
+        .optional()?
+        .transpose()?;
+    if found.is_none() {
+        let sql = format!("SELECT sum, {filter} FROM runs NOT INDEXED");
+        let (tally, matches) = scan(db, &sql, value)?;
+        meta.runs.check(tally, "the records")?;
+        if matches > 0 {
+            return Err(corrupt("an index of the records is damaged").into());
+        }
+    }
+    Ok(found)
+}
+
+/// Finds an attempt; that there is none is believed only if the whole table says so.
 pub(crate) fn find_attempt(
     db: &Connection,
+    meta: &Meta,
     attempt: &str,
 ) -> Result<Option<(AttemptFields, i64)>, Fault> {
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT {ATTEMPT} FROM attempts WHERE attempt = ?1"
-    ))?;
-    statement
+    let found = db
+        .prepare_cached(&format!(
+            "SELECT {ATTEMPT} FROM attempts WHERE attempt = ?1"
+        ))?
         .query_row([attempt], |row| Ok(AttemptFields::of_row(row)))
         .optional()?
-        .transpose()
+        .transpose()?;
+    if found.is_none() && scan_attempts(db, meta, "attempt", attempt)? > 0 {
+        return Err(corrupt("the index of the attempts is damaged").into());
+    }
+    Ok(found)
+}
+
+/// Counts the attempts with a value in a column, without an index, and checks that the table is whole.
+fn scan_attempts(
+    db: &Connection,
+    meta: &Meta,
+    column: &'static str,
+    value: &str,
+) -> Result<usize, Fault> {
+    let sql = format!("SELECT sum, {column} = ?1 FROM attempts NOT INDEXED");
+    let (tally, matches) = scan(db, &sql, value)?;
+    meta.attempts.check(tally, "the attempts")?;
+    Ok(matches)
+}
+
+fn scan(db: &Connection, sql: &str, value: &str) -> Result<(Tally, usize), Fault> {
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([value])?;
+    let (mut tally, mut matches) = (Tally::default(), 0);
+    while let Some(row) = rows.next()? {
+        tally.add(row.get(0)?);
+        matches += usize::from(row.get::<_, bool>(1)?);
+    }
+    Ok((tally, matches))
 }
 
 /// Returns what an attempt has armed, in order, checked to be all of it; with the sum of each row.
@@ -204,17 +257,7 @@ pub(crate) fn armed_of(
     }
     fields
         .armed
-        .expect(tally, "the undo records of an attempt")
+        .check(tally, "the undo records of an attempt")
         .map_err(|error| error.with("attempt", &fields.attempt))?;
     Ok(all)
-}
-
-fn tally(db: &Connection, sums: &'static str) -> Result<Tally, Fault> {
-    let mut statement = db.prepare_cached(sums)?;
-    let mut rows = statement.query([])?;
-    let mut tally = Tally::default();
-    while let Some(row) = rows.next()? {
-        tally.add(row.get(0)?);
-    }
-    Ok(tally)
 }

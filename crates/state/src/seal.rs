@@ -1,4 +1,4 @@
-//! Checksums: SQLite has none on its pages, so each row carries one, and a table's rows must add up.
+//! Checksums: `SQLite` has none on its pages, so each row carries one, and a table's rows must add up.
 
 use groundcrew_core::error::Error;
 
@@ -38,7 +38,7 @@ impl Sum {
         self.bytes(&number.to_le_bytes())
     }
 
-    /// Returns the hash as SQLite stores numbers.
+    /// Returns the hash as `SQLite` stores numbers.
     pub(crate) fn end(self) -> i64 {
         self.0.cast_signed()
     }
@@ -67,7 +67,7 @@ impl Tally {
     }
 
     /// Checks that what was found is what was written.
-    pub(crate) fn expect(self, found: Self, what: &'static str) -> Result<(), Error> {
+    pub(crate) fn check(self, found: Self, what: &'static str) -> Result<(), Error> {
         if self == found {
             Ok(())
         } else {

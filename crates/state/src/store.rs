@@ -24,7 +24,7 @@ use crate::{database::Database, fault::Fault, read::Reading, write::Writing};
 /// So many reads run at once; each has a connection.
 const READERS: usize = 2;
 
-/// Durable state in one SQLite file; many processes share it.
+/// Durable state in one `SQLite` file; many processes share it.
 ///
 /// * A verb that returned is on disk with one fsync; [`identify`](StateStore::identify) needs none.
 /// * Writers of one process take turns in the order they came; those of several poll, for a bounded time.
@@ -126,10 +126,10 @@ impl Inner {
         if !matches!(written, Err(Fault::Sql(_))) {
             *writer = Some(db);
         }
-        let (value, writes) =
+        let (value, count) =
             written.map_err(|fault| fault.into_error(self.database.path(), what))?;
         if durability == Durability::Machine {
-            self.database.mark.note(writes);
+            self.database.mark.note(count);
         }
         Ok(value)
     }
@@ -239,14 +239,14 @@ impl StateStore for SqliteStore {
         self.write(
             "begin to take an attempt back",
             Durability::Machine,
-            move |w| w.set_phase(attempt, &AttemptPhase::Unwinding(options)),
+            move |w| w.set_phase(attempt, AttemptPhase::Unwinding(options)),
         )
         .await
     }
 
     async fn rest(&self, attempt: AttemptId) -> Result<(), Error> {
         self.write("put an attempt to rest", Durability::Machine, move |w| {
-            w.set_phase(attempt, &AttemptPhase::Committed)
+            w.set_phase(attempt, AttemptPhase::Committed)
         })
         .await
     }
@@ -279,6 +279,10 @@ impl StateStore for SqliteStore {
         .await
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is for one lifetime of the snapshot, the closure for all"
+    )]
     async fn attempts(&self) -> Result<Vec<AttemptRow>, Error> {
         self.read("read the attempts", |r| r.attempts()).await
     }
@@ -294,6 +298,10 @@ impl StateStore for SqliteStore {
         self.read("read a record", move |r| r.run(&run)).await
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method is for one lifetime of the snapshot, the closure for all"
+    )]
     async fn runs(&self) -> Result<Vec<RunRecord>, Error> {
         self.read("read the records", |r| r.runs()).await
     }

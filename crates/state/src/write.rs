@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use crate::{
     fault::Fault,
     meta::{Meta, load_meta, store_meta},
-    read::{LIVE_OF_SESSION, armed_of, find_attempt, find_run},
+    read::{RunKey, armed_of, find_attempt, find_run},
     rows::{AttemptFields, RunFields, UndoFields, encode, to_i64},
     schema::still_current,
 };
@@ -50,7 +50,7 @@ impl<'c> Writing<'c> {
             self.replace(&mut record)?;
         } else {
             self.refuse_busy(&record)?;
-            if find_run(&self.tx, "run = ?1", record.run.as_str())?.is_some() {
+            if find_run(&self.tx, &self.meta, RunKey::Run(record.run.as_str()))?.is_some() {
                 return Err(
                     Error::new(ErrorKind::AlreadyExists, "a run of that id exists")
                         .with("run", &record.run)
@@ -62,7 +62,7 @@ impl<'c> Writing<'c> {
             self.put_run(None, &RunFields::of_record(seq, &record)?)?;
         }
         let attempt = record.attempt.to_string();
-        if find_attempt(&self.tx, &attempt)?.is_some() {
+        if find_attempt(&self.tx, &self.meta, &attempt)?.is_some() {
             return Err(
                 Error::new(ErrorKind::AlreadyExists, "an attempt of that id exists")
                     .with("attempt", attempt)
@@ -181,16 +181,17 @@ impl<'c> Writing<'c> {
     pub(crate) fn set_phase(
         &mut self,
         attempt: AttemptId,
-        phase: &AttemptPhase,
+        phase: AttemptPhase,
     ) -> Result<(), Fault> {
         let (mut fields, sum) = self.attempt(attempt)?;
-        fields.phase = encode(phase)?;
+        fields.phase = encode(&phase)?;
         self.put_attempt(Some(sum), &fields)
     }
 
     /// See [`StateStore::retire`](groundcrew_core::store::StateStore::retire).
     pub(crate) fn retire(&mut self, attempt: AttemptId, key: &str) -> Result<(), Fault> {
-        let Some((mut fields, sum)) = find_attempt(&self.tx, &attempt.to_string())? else {
+        let Some((mut fields, sum)) = find_attempt(&self.tx, &self.meta, &attempt.to_string())?
+        else {
             return Ok(());
         };
         let armed = armed_of(&self.tx, &fields)?;
@@ -204,7 +205,7 @@ impl<'c> Writing<'c> {
 
     /// See [`StateStore::forget`](groundcrew_core::store::StateStore::forget).
     pub(crate) fn forget(&mut self, attempt: AttemptId) -> Result<(), Fault> {
-        let Some((fields, sum)) = find_attempt(&self.tx, &attempt.to_string())? else {
+        let Some((fields, sum)) = find_attempt(&self.tx, &self.meta, &attempt.to_string())? else {
             return Ok(());
         };
         // Checked against the rows: a damaged count must not orphan them.
@@ -232,7 +233,7 @@ impl<'c> Writing<'c> {
 
     /// See [`StateStore::delete`](groundcrew_core::store::StateStore::delete).
     pub(crate) fn delete(&mut self, run: &RunId, attempt: AttemptId) -> Result<(), Fault> {
-        let Some((fields, sum)) = find_run(&self.tx, "run = ?1", run.as_str())? else {
+        let Some((fields, sum)) = find_run(&self.tx, &self.meta, RunKey::Run(run.as_str()))? else {
             return Ok(());
         };
         if fields.attempt == attempt.to_string() {
@@ -246,7 +247,8 @@ impl<'c> Writing<'c> {
 
     /// Writes a record over the one whose revision it names.
     fn replace(&mut self, record: &mut RunRecord) -> Result<(), Fault> {
-        let Some((stored, sum)) = find_run(&self.tx, "run = ?1", record.run.as_str())? else {
+        let Some((stored, sum)) = find_run(&self.tx, &self.meta, RunKey::Run(record.run.as_str()))?
+        else {
             return Err(conflict("the run is gone", record).into());
         };
         if to_i64("revision", record.revision)? != stored.revision {
@@ -263,7 +265,11 @@ impl<'c> Writing<'c> {
         if !record.state.is_live() {
             return Ok(());
         }
-        match find_run(&self.tx, LIVE_OF_SESSION, record.session.as_str())? {
+        match find_run(
+            &self.tx,
+            &self.meta,
+            RunKey::LiveOfSession(record.session.as_str()),
+        )? {
             Some((other, _)) if other.run != record.run.as_str() => Err(Error::new(
                 ErrorKind::SessionBusy,
                 "the session has a run already",
@@ -277,7 +283,7 @@ impl<'c> Writing<'c> {
     }
 
     fn attempt(&self, attempt: AttemptId) -> Result<(AttemptFields, i64), Fault> {
-        find_attempt(&self.tx, &attempt.to_string())?.ok_or_else(|| {
+        find_attempt(&self.tx, &self.meta, &attempt.to_string())?.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "there is no such attempt")
                 .with("attempt", attempt)
                 .into()

@@ -36,7 +36,7 @@ async fn a_reservation_is_one_transaction_and_is_read_back_by_another_opening() 
         store.run(&stored.run).await.unwrap().as_ref(),
         Some(&stored)
     );
-    assert_eq!(store.runs().await.unwrap(), [stored.clone()]);
+    assert_eq!(store.runs().await.unwrap(), std::slice::from_ref(&stored));
     assert_eq!(
         store
             .run_of_session(&stored.session)
@@ -136,13 +136,13 @@ async fn a_write_that_names_another_revision_changes_nothing() {
     let conflict = |error: Error| assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     conflict(store.put(&read).await.unwrap_err());
     conflict(store.commit(&read).await.unwrap_err());
-    let mut stale = read.clone();
-    stale.attempt = AttemptId::generate().unwrap();
+    let mut outdated = read.clone();
+    outdated.attempt = AttemptId::generate().unwrap();
     conflict(
         store
             .reserve(Reservation {
-                armed: vec![undo(stale.attempt, "instance", Due::End)],
-                record: stale,
+                armed: vec![undo(outdated.attempt, "instance", Due::End)],
+                record: outdated,
                 resumes: true,
             })
             .await

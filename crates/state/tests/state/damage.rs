@@ -39,8 +39,10 @@ fn look_up(home: &Path, run: &RunRecord) -> Result<Option<RunRecord>, Error> {
         .unwrap();
     runtime.block_on(async {
         let store = StateDirectory::open(home)?.store();
-        store.attempts_of(&run.run).await?;
-        store.run_of_session(&run.session).await?;
+        let attempts = store.attempts_of(&run.run).await?;
+        assert_eq!(attempts.len(), 1);
+        assert_eq!(attempts[0].armed.len(), 2);
+        assert_eq!(store.run_of_session(&run.session).await?, None);
         store.run(&run.run).await
     })
 }
@@ -82,7 +84,7 @@ fn never_wrong(home: &Path, right: &Contents, what: &str) -> bool {
     match read(home) {
         Ok(found) => {
             assert_eq!(found, *right, "{what}");
-            for run in right.0.iter().step_by(7) {
+            for run in right.0.iter().step_by(3) {
                 match look_up(home, run) {
                     Ok(found) => assert_eq!(found.as_ref(), Some(run), "{what}"),
                     Err(error) => damaged(&error),
@@ -122,12 +124,16 @@ fn f132_g19_flipped_bits_in_the_database_are_noticed_or_harmless() {
     let (_root, whole, broken, right) = scene();
     fold(&whole);
     let good = fs::read(whole.join("state.db")).unwrap();
+    // Pages in use: those of the headroom are empty but for a few bytes.
     let pages: Vec<usize> = (0..good.len() / 4096)
-        .filter(|page| good[page * 4096..][..4096].iter().any(|byte| *byte != 0))
+        .filter(|page| {
+            let page = &good[page * 4096..][..4096];
+            page.iter().filter(|byte| **byte != 0).count() > 64
+        })
         .collect();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut noticed = 0;
-    for round in 0..150 {
+    for round in 0..200 {
         copy(&whole, &broken);
         let mut bytes = good.clone();
         // Half of the blows go to heads of pages, where one bit changes most.

@@ -16,7 +16,7 @@ use groundcrew_core::{
 use rustix::mount::{MountFlags, UnmountFlags};
 
 /// How long anything may take on a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A record of a launch that begins.
 pub(crate) fn record(run: &str, session: &str) -> RunRecord {
