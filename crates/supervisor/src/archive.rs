@@ -1,0 +1,1 @@
+//! Packs and unpacks tar archives.
