@@ -40,7 +40,7 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F
             .unwrap();
         let local = tokio::task::LocalSet::new();
         return local.block_on(&runtime, async {
-            tokio::time::timeout(PATIENCE * 2, body()).await.unwrap()
+            tokio::time::timeout(PATIENCE * 2, body()).await.unwrap();
         });
     }
     let output = std::process::Command::new(std::env::current_exe().unwrap())
