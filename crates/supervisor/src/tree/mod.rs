@@ -43,8 +43,17 @@ pub enum CgroupPolicy {
     Never,
 }
 
-/// A tree and who belongs to it.
-type Share = (Rc<Tree>, Vec<Seen>);
+/// Who belongs to a tree, or to nobody.
+#[derive(Debug, Default)]
+struct Share {
+    tree: Option<Rc<Tree>>,
+    /// Who is in its leaf.
+    inside: HashSet<Pid>,
+    /// Those that are children of ours, dead ones too.
+    heads: HashSet<Pid>,
+    /// All that live.
+    all: Vec<Seen>,
+}
 
 /// All trees of one instance.
 #[derive(Debug)]
@@ -108,6 +117,59 @@ impl Survivors {
             "some processes could not be ended and stay owned; stop again",
         )
         .with("survivors", self)
+    }
+}
+
+impl Share {
+    fn of(tree: Rc<Tree>) -> Self {
+        let inside = tree.leaf.as_ref().map(Leaf::pids).unwrap_or_default();
+        Self {
+            inside: inside.into_iter().collect(),
+            tree: Some(tree),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether a child of ours, which `leads` a tree or not, belongs here.
+    fn owns(&self, head: &Seen, leads: bool) -> bool {
+        let Some(tree) = &self.tree else {
+            return false;
+        };
+        if leads {
+            return tree.leader == head.pid && !tree.reaped.get();
+        }
+        self.inside.contains(&head.pid) || tree.known.borrow().holds(head)
+    }
+
+    /// Adds who is in the leaf and was not seen below us, and remembers all.
+    fn complete(&mut self, own_session: i32) {
+        let had: HashSet<Pid> = self.all.iter().map(|seen| seen.pid).collect();
+        self.all.extend(
+            self.inside
+                .difference(&had)
+                .filter_map(|pid| Seen::read(*pid)),
+        );
+        if let Some(tree) = &self.tree {
+            let leader = (!tree.reaped.get()).then_some(tree.leader);
+            tree.known
+                .borrow_mut()
+                .replace(&self.all, leader, own_session);
+        }
+    }
+
+    /// Kills all that live, whole process groups first: no fork slips through there.
+    fn kill(&self, leader: Option<Pid>) -> Vec<(Pid, Option<rustix::io::Errno>)> {
+        let groups: HashSet<Pid> = self
+            .all
+            .iter()
+            .filter_map(Seen::pinned_group)
+            .chain(leader)
+            .collect();
+        for group in groups {
+            // Those that refuse are named below.
+            let _refused = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+        signal_all(&self.all, Signal::KILL)
     }
 }
 
@@ -186,43 +248,34 @@ impl Grove {
         sweep::reap(&|pid| self.is_leader(pid));
     }
 
-    /// Looks at every descendant of ours and shares them out; returns who belongs to nobody.
-    fn share_out(&self) -> (Vec<Share>, Vec<Seen>) {
-        let mut shares: Vec<(Rc<Tree>, HashSet<Pid>, Vec<Seen>)> = self
-            .standing()
-            .into_iter()
-            .map(|tree| {
-                let inside = tree.leaf.as_ref().map(Leaf::pids).unwrap_or_default();
-                (tree, inside.into_iter().collect(), Vec::new())
-            })
-            .collect();
-        let mut strays = Vec::new();
+    fn only_leaders(&self) -> bool {
+        sweep::children().iter().all(|pid| self.is_leader(*pid))
+    }
+
+    /// Looks at every descendant of ours and shares them out; the last share is who belongs to nobody.
+    ///
+    /// * A tree that forks can slip through a look at `/proc`; only our own list of children proves that nothing is there.
+    fn share_out(&self) -> Vec<Share> {
+        let mut shares: Vec<Share> = self.standing().into_iter().map(Share::of).collect();
+        let mut strays = Share::default();
         for (head, family) in sweep::families() {
-            let owner = shares.iter().position(|(tree, inside, _)| {
-                (tree.leader == head.pid && !tree.reaped.get())
-                    || inside.contains(&head.pid)
-                    || (!self.is_leader(head.pid) && tree.known.borrow().holds(&head))
-            });
-            match owner {
-                Some(index) => shares[index].2.extend(family),
-                None => strays.extend(family),
-            }
-        }
-        if let [(_, _, share)] = shares.as_mut_slice() {
-            share.append(&mut strays);
+            let leads = self.is_leader(head.pid);
+            let owner = shares.iter().position(|share| share.owns(&head, leads));
+            // With one tree alone, there is no doubt whose it is.
+            let only = (shares.len() == 1).then_some(0);
+            let share = match owner.or(only) {
+                Some(index) => &mut shares[index],
+                None => &mut strays,
+            };
+            share.heads.insert(head.pid);
+            share.all.extend(family);
         }
         let own_session = sweep::own_session();
-        let shares = shares
-            .into_iter()
-            .map(|(tree, inside, mut share)| {
-                let had: HashSet<Pid> = share.iter().map(|seen| seen.pid).collect();
-                share.extend(inside.difference(&had).filter_map(|pid| Seen::read(*pid)));
-                let leader = (!tree.reaped.get()).then_some(tree.leader);
-                tree.known.borrow_mut().replace(&share, leader, own_session);
-                (tree, share)
-            })
-            .collect();
-        (shares, strays)
+        for share in &mut shares {
+            share.complete(own_session);
+        }
+        shares.push(strays);
+        shares
     }
 
     /// Kills whatever still descends from us and belongs to nobody, then removes the cgroup.
@@ -231,16 +284,11 @@ impl Grove {
         let mut pause = Pause::until(patience);
         loop {
             self.reap();
-            let only_leaders = sweep::children().iter().all(|pid| self.is_leader(*pid));
-            let strays = if only_leaders {
-                Vec::new()
-            } else {
-                self.share_out().1
-            };
-            if strays.is_empty() {
+            if self.only_leaders() {
                 break;
             }
-            let refused = signal_all(&strays, Signal::KILL);
+            let strays = self.share_out().pop().unwrap_or_default();
+            let refused = strays.kill(None);
             if !pause.next().await {
                 return Err(Survivors(refused));
             }
@@ -266,18 +314,22 @@ impl Tree {
         self.reaped.set(true);
     }
 
-    fn members(&self) -> Vec<Seen> {
-        let (shares, _) = self.grove.share_out();
-        shares
-            .into_iter()
-            .find(|(tree, _)| std::ptr::eq(Rc::as_ptr(tree), self))
-            .map(|(_, share)| share)
-            .unwrap_or_default()
+    /// Returns who belongs to it, and our children that certainly do not.
+    fn members(&self) -> (Share, HashSet<Pid>) {
+        let mut mine = Share::default();
+        let mut others = HashSet::new();
+        for share in self.grove.share_out() {
+            match &share.tree {
+                Some(tree) if std::ptr::eq(Rc::as_ptr(tree), self) => mine = share,
+                _ => others.extend(share.heads),
+            }
+        }
+        (mine, others)
     }
 
     /// Sends a signal to every process of the tree; gone already is success.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let refused = signal_all(&self.members(), signal)
+        let refused = signal_all(&self.members().0.all, signal)
             .into_iter()
             .filter(|(_, refused)| refused.is_some())
             .collect::<Vec<_>>();
@@ -306,11 +358,7 @@ impl Tree {
             return false;
         }
         self.grove.reap();
-        if sweep::children()
-            .iter()
-            .all(|pid| self.grove.is_leader(*pid))
-            || self.members().is_empty()
-        {
+        if self.nothing_below() {
             self.felled.set(true);
             if let Some(leaf) = &self.leaf {
                 leaf.remove();
@@ -320,6 +368,15 @@ impl Tree {
         false
     }
 
+    /// Returns whether no child of ours, dead or alive, can belong to it.
+    fn nothing_below(&self) -> bool {
+        if self.grove.only_leaders() {
+            return true;
+        }
+        let (_, others) = self.members();
+        sweep::children().iter().all(|pid| others.contains(pid))
+    }
+
     /// Kills everything in the tree that lives now; those born meanwhile outside a cgroup need another call.
     pub(crate) fn kill(&self) -> Survivors {
         if let Some(leaf) = &self.leaf
@@ -327,7 +384,8 @@ impl Tree {
         {
             leaf.kill();
         }
-        Survivors(signal_all(&self.members(), Signal::KILL))
+        let leader = (!self.reaped.get()).then_some(self.leader);
+        Survivors(self.members().0.kill(leader))
     }
 }
 

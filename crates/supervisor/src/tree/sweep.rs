@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd
 pub(super) struct Seen {
     pub(super) pid: Pid,
     parent: i32,
+    group: i32,
     pub(super) session: i32,
     /// Its start in clock ticks: with the pid, who it is.
     pub(super) start: u64,
@@ -29,12 +30,13 @@ impl Seen {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        let _group = fields.next()?;
+        let group = fields.next()?.parse().ok()?;
         let session = fields.next()?.parse().ok()?;
         let start = fields.nth(15)?.parse().ok()?;
         Some(Self {
             pid: Pid::from_raw(pid)?,
             parent,
+            group,
             session,
             start,
             dead: matches!(state, "Z" | "X"),
@@ -44,6 +46,13 @@ impl Seen {
     pub(super) fn read(pid: Pid) -> Option<Self> {
         let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
         Self::parse(&std::fs::read(path).ok()?)
+    }
+
+    /// Returns its process group if its number cannot be given away: a member is our child, and only we reap it.
+    pub(super) fn pinned_group(&self) -> Option<Pid> {
+        let ours = self.parent == getpid().as_raw_nonzero().get();
+        let own_group = rustix::process::getpgrp();
+        Pid::from_raw(self.group).filter(|group| ours && *group != own_group)
     }
 
     /// Sends a signal to exactly this process; gone already is success.
@@ -208,6 +217,7 @@ mod tests {
         let seen = |pid, session, start| Seen {
             pid: Pid::from_raw(pid).unwrap(),
             parent: 1,
+            group: session,
             session,
             start,
             dead: false,
