@@ -73,7 +73,10 @@ impl LocalExecutor {
     fn logged(&self, id: &InstanceId) -> Result<Option<LoggedInstance>, Error> {
         let logs = self.logs_of(id);
         match std::fs::symlink_metadata(&logs) {
-            Ok(_) => Ok(Some(LoggedInstance::new(logs, self.root.path().join(id.as_str())))),
+            Ok(_) => Ok(Some(LoggedInstance::new(
+                logs,
+                self.root.path().join(id.as_str()),
+            ))),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("failed to look for the logs of the instance", e)
                 .with("path", logs.display())),
@@ -142,7 +145,10 @@ impl LocalExecutor {
         let silent = |process: &ProcessState| {
             process.log_end == Offset(0) && process.phase == ProcessPhase::Lost
         };
-        if !groundcrew_supervisor::log::list(&logs, false)?.iter().all(silent) {
+        if !groundcrew_supervisor::log::list(&logs, false)?
+            .iter()
+            .all(silent)
+        {
             return Ok(());
         }
         match std::fs::remove_dir_all(&logs) {
@@ -229,8 +235,10 @@ impl Executor for LocalExecutor {
         }
         match self.logged(id)? {
             Some(logged) => Ok(Arc::new(logged)),
-            None => Err(Error::new(ErrorKind::NotFound, "no such instance on this machine")
-                .with("instance", id)),
+            None => Err(
+                Error::new(ErrorKind::NotFound, "no such instance on this machine")
+                    .with("instance", id),
+            ),
         }
     }
 

@@ -30,7 +30,13 @@ use rustix::{
 };
 
 /// Everything that an instance's directory is made of; the start file goes last, its lock guards the rest.
-const FILES: [&str; 5] = [SOCKET, CGROUP_FILE, SUPERVISOR_LOG, START_FILE_DRAFT, START_FILE];
+const FILES: [&str; 5] = [
+    SOCKET,
+    CGROUP_FILE,
+    SUPERVISOR_LOG,
+    START_FILE_DRAFT,
+    START_FILE,
+];
 
 /// What the name of a directory begins with that is being removed; no id begins so.
 const TRASH: &str = ".trash-";
@@ -66,7 +72,7 @@ pub(crate) struct InstanceDirectory {
     trashed: bool,
     device_and_inode: String,
     /// None if it has not got one, yet or any more.
-    pub(crate) start: Option<StartFile>,
+    pub(crate) start: Option<Box<StartFile>>,
 }
 
 fn failed<'a>(message: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> Error + use<'a> {
@@ -96,7 +102,10 @@ impl Root {
         match rustix::fs::openat(CWD, &self.path, OPEN_DIRECTORY, Mode::empty()) {
             Ok(root) => Ok(Some(root)),
             Err(Errno::NOENT) if self.path.parent().is_some_and(Path::is_dir) => Ok(None),
-            Err(errno) => Err(failed("failed to open the directory of instances", &self.path)(errno)),
+            Err(errno) => Err(failed(
+                "failed to open the directory of instances",
+                &self.path,
+            )(errno)),
         }
     }
 
@@ -114,8 +123,9 @@ impl Root {
                 Error::io("failed to make the directory of instances", e)
                     .with("path", self.path.display())
             })?;
-        let root = rustix::fs::openat(CWD, &self.path, OPEN_DIRECTORY, Mode::empty())
-            .map_err(failed("failed to open the directory of instances", &self.path))?;
+        let root = rustix::fs::openat(CWD, &self.path, OPEN_DIRECTORY, Mode::empty()).map_err(
+            failed("failed to open the directory of instances", &self.path),
+        )?;
         let path = self.path.join(id.as_str());
         let taken = || {
             Error::new(ErrorKind::AlreadyExists, "an instance of this name exists")
@@ -129,7 +139,11 @@ impl Root {
         match rustix::fs::mkdirat(&root, id.as_str(), Mode::RWXU) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(taken()),
-            Err(errno) => return Err(failed("failed to make the instance's directory", &path)(errno)),
+            Err(errno) => {
+                return Err(failed("failed to make the instance's directory", &path)(
+                    errno,
+                ));
+            }
         }
         match open(root, id.as_str(), path, false)? {
             Found::Directory(directory) => Ok(directory),
@@ -195,11 +209,18 @@ fn open(root: OwnedFd, name: &str, path: PathBuf, trashed: bool) -> Result<Found
         Err(Errno::NOTDIR | Errno::LOOP) => {
             let stat = rustix::fs::statat(&root, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(failed("failed to look at an instance", &path))?;
-            return Ok(Found::Foreign(Identity(format!("{}@none", device_and_inode(&stat)))));
+            return Ok(Found::Foreign(Identity(format!(
+                "{}@none",
+                device_and_inode(&stat)
+            ))));
         }
-        Err(errno) => return Err(failed("failed to open the instance's directory", &path)(errno)),
+        Err(errno) => {
+            return Err(failed("failed to open the instance's directory", &path)(
+                errno,
+            ));
+        }
     };
-    let stat = rustix::fs::fstat(&directory)
+    let found = rustix::fs::fstat(&directory)
         .map_err(failed("failed to look at the instance's directory", &path))?;
     let start = StartFile::read(&directory).map_err(|e| e.with("directory", path.display()))?;
     Ok(Found::Directory(InstanceDirectory {
@@ -207,8 +228,8 @@ fn open(root: OwnedFd, name: &str, path: PathBuf, trashed: bool) -> Result<Found
         directory,
         path,
         trashed,
-        device_and_inode: device_and_inode(&stat),
-        start,
+        device_and_inode: device_and_inode(&found),
+        start: start.map(Box::new),
     }))
 }
 
@@ -264,10 +285,15 @@ impl InstanceDirectory {
         {
             return Ok(Err(format!("it is {}, not {wanted}", self.identity())));
         }
-        let names = names(self.fd())
-            .map_err(failed("failed to list the instance's directory", &self.path))?;
+        let names = names(self.fd()).map_err(failed(
+            "failed to list the instance's directory",
+            &self.path,
+        ))?;
         match names.iter().find(|name| !is_known(name)) {
-            Some(name) => Ok(Err(format!("it has no start file, and holds {}", name.display()))),
+            Some(name) => Ok(Err(format!(
+                "it has no start file, and holds {}",
+                name.display()
+            ))),
             None => Ok(Ok(())),
         }
     }
@@ -299,7 +325,9 @@ impl InstanceDirectory {
             file.take(limit).read_to_end(&mut tail)?;
             Ok(tail)
         };
-        String::from_utf8_lossy(&read().unwrap_or_default()).trim().to_owned()
+        String::from_utf8_lossy(&read().unwrap_or_default())
+            .trim()
+            .to_owned()
     }
 
     fn open_file(&self, name: &str) -> Result<OwnedFd, Errno> {
@@ -324,7 +352,9 @@ impl InstanceDirectory {
                     .with("path", self.path.display())
             }),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(failed("failed to read the instance's cgroup", &self.path)(errno)),
+            Err(errno) => Err(failed("failed to read the instance's cgroup", &self.path)(
+                errno,
+            )),
         }
     }
 
@@ -345,7 +375,9 @@ impl InstanceDirectory {
                     )
                     .with("path", self.path.display()));
                 }
-                Err(errno) => return Err(failed("failed to look at an instance", &self.path)(errno)),
+                Err(errno) => {
+                    return Err(failed("failed to look at an instance", &self.path)(errno));
+                }
             }
             rustix::fs::renameat_with(
                 &self.root,
@@ -354,14 +386,19 @@ impl InstanceDirectory {
                 &trash,
                 RenameFlags::NOREPLACE,
             )
-            .map_err(failed("failed to set the instance's directory aside", &self.path))?;
+            .map_err(failed(
+                "failed to set the instance's directory aside",
+                &self.path,
+            ))?;
         }
         for name in FILES {
             match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => {
-                    return Err(failed("failed to remove a file of the instance", &self.path)(errno)
-                        .with("file", name));
+                    return Err(
+                        failed("failed to remove a file of the instance", &self.path)(errno)
+                            .with("file", name),
+                    );
                 }
             }
         }
@@ -370,8 +407,10 @@ impl InstanceDirectory {
             Err(errno) => {
                 let left = names(self.fd()).unwrap_or_default();
                 let left: Vec<_> = left.iter().map(|name| name.to_string_lossy()).collect();
-                Err(failed("failed to remove the instance's directory", &self.path)(errno)
-                    .with("holds", left.join(", ")))
+                Err(
+                    failed("failed to remove the instance's directory", &self.path)(errno)
+                        .with("holds", left.join(", ")),
+                )
             }
         }
     }

@@ -7,9 +7,7 @@ use groundcrew_core::{
     id::InstanceId,
     instance::Instance as _,
 };
-use groundcrew_supervisor::{
-    StartFile, StartLock, SupervisorInstance, UnixConnector, end_remains,
-};
+use groundcrew_supervisor::{StartFile, StartLock, SupervisorInstance, UnixConnector, end_remains};
 use rustix::process::Signal;
 
 use crate::{holder, instance_directory::InstanceDirectory};
@@ -54,7 +52,10 @@ async fn end_supervisor(
         // It lives, it tried, and it still owns them: killing it would only lose sight of them.
         Ok(Err(error)) if error.get(SURVIVORS).is_some() => return Err(error.with("instance", id)),
         Ok(Err(error)) => Some(error),
-        Err(_) => Some(Error::new(ErrorKind::TimedOut, "the supervisor does not answer")),
+        Err(_) => Some(Error::new(
+            ErrorKind::TimedOut,
+            "the supervisor does not answer",
+        )),
     };
     if why.is_none()
         && let Some(lock) = wait_for_lock(directory, VANISH).await?

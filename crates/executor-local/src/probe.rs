@@ -29,10 +29,13 @@ fn version(release: &str) -> Option<(u32, u32)> {
 pub(crate) fn probe(supervisor: &SupervisorSource, instances: &Path) -> Result<ProbeReport, Error> {
     let program = supervisor.program();
     rustix::fs::access(program, Access::EXEC_OK).map_err(|errno| {
-        Error::new(ErrorKind::Unavailable, "the supervisor's program cannot be executed")
-            .retryable(false)
-            .with("program", program.display())
-            .with_source(std::io::Error::from(errno))
+        Error::new(
+            ErrorKind::Unavailable,
+            "the supervisor's program cannot be executed",
+        )
+        .retryable(false)
+        .with("program", program.display())
+        .with_source(std::io::Error::from(errno))
     })?;
     let mut report = ProbeReport::default();
     let mut fact = |name: &str, value: String| report.facts.push((name.to_owned(), value));
@@ -44,7 +47,10 @@ pub(crate) fn probe(supervisor: &SupervisorSource, instances: &Path) -> Result<P
         },
     );
     fact("instances", instances.display().to_string());
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
     fact("kernel", release.clone());
     let files = rustix::process::getrlimit(Resource::Nofile).current;
     fact(

@@ -168,7 +168,10 @@ impl StartFile {
                 ErrorKind::Corrupt,
                 "the start file is of a version that this program does not know",
             )
-            .with("version", version.map_or_else(|| "none".to_owned(), |v| v.to_string()))
+            .with(
+                "version",
+                version.map_or_else(|| "none".to_owned(), |v| v.to_string()),
+            )
             .with("known", VERSION));
         }
         serde_json::from_value(value).map_err(|e| corrupt().with_source(e))
@@ -197,8 +200,8 @@ impl StartLock {
     ///
     /// `NotFound` when there is none, else those of the file system.
     pub fn try_take(directory: impl AsFd) -> Result<Option<Self>, Error> {
-        let file =
-            open(directory, Path::new(START_FILE)).map_err(failed("failed to open the start file"))?;
+        let file = open(directory, Path::new(START_FILE))
+            .map_err(failed("failed to open the start file"))?;
         Self::lock(file)
     }
 

@@ -236,7 +236,9 @@ impl FrameDecoder {
         let length = header.get_u32() as usize;
         let nonsense = |what: &'static str| Error::new(ErrorKind::Protocol, what);
         if length > MAX_PAYLOAD {
-            return Err(nonsense("a frame of output is longer than any can be").with("bytes", length));
+            return Err(
+                nonsense("a frame of output is longer than any can be").with("bytes", length)
+            );
         }
         if self.buffer.len() < HEADER + length {
             return Ok(None);
@@ -258,11 +260,10 @@ impl FrameDecoder {
                     .map_err(|e| nonsense("an exit frame cannot be read").with_source(e))?,
             ),
             FAILURE => {
-                return Err(serde_json::from_slice::<ErrorReport>(&payload)
-                    .map_or_else(
-                        |e| nonsense("an error frame cannot be read").with_source(e),
-                        Error::from,
-                    ));
+                return Err(serde_json::from_slice::<ErrorReport>(&payload).map_or_else(
+                    |e| nonsense("an error frame cannot be read").with_source(e),
+                    Error::from,
+                ));
             }
             other => return Err(nonsense("a frame of unknown kind").with("frame", other)),
         };
@@ -334,7 +335,10 @@ mod tests {
         let mut decoder = FrameDecoder::default();
         decoder.push(stream.freeze());
         let back = decoder.next().unwrap_err();
-        assert_eq!((back.kind(), back.get("path")), (ErrorKind::Corrupt, Some("/x")));
+        assert_eq!(
+            (back.kind(), back.get("path")),
+            (ErrorKind::Corrupt, Some("/x"))
+        );
     }
 
     #[test]
@@ -364,7 +368,10 @@ mod tests {
     fn c36_paths_keep_every_byte_in_a_query() {
         let bytes: Vec<u8> = (1..=255).collect();
         let text = percent_encode(&bytes);
-        assert!(text.bytes().all(|b| b.is_ascii_graphic() && b != b'&' && b != b'#'));
+        assert!(
+            text.bytes()
+                .all(|b| b.is_ascii_graphic() && b != b'&' && b != b'#')
+        );
         assert_eq!(percent_decode(&text).unwrap(), OsString::from_vec(bytes));
         assert!(percent_decode("%4").is_none() && percent_decode("%zz").is_none());
     }

@@ -1,4 +1,10 @@
 //! The executor of host processes with real supervisors, which are this very program.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test program, which the compiler does not know for one because it has its own `main`"
+)]
 
 mod killed;
 mod life;

@@ -25,14 +25,18 @@ use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_supervisor::SupervisorSource;
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap()
-        .block_on(async { tokio::time::timeout(LONG * 2, test).await.expect("a test hangs") });
+        .block_on(async {
+            tokio::time::timeout(LONG * 2, test)
+                .await
+                .expect("a test hangs");
+        });
 }
 
 pub(crate) struct Silent;
@@ -103,7 +107,10 @@ pub(crate) fn shell(script: &str) -> ProcessSpec {
 }
 
 pub(crate) fn environment(pairs: &[(&str, &str)]) -> Environment {
-    let path = [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")];
+    let path = [(
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    )];
     path.iter()
         .chain(pairs)
         .map(|(key, value)| (Key::new(*key).unwrap(), value.as_bytes().to_vec()))
@@ -234,7 +241,9 @@ pub(crate) async fn collect(
 ) -> Result<Seen, Error> {
     let (mut seen, mut position, mut output) = (Seen::default(), from, pin!(output));
     while !enough(&seen)
-        && let Some(frame) = tokio::time::timeout(LONG, output.next()).await.expect("no frame comes")
+        && let Some(frame) = tokio::time::timeout(LONG, output.next())
+            .await
+            .expect("no frame comes")
     {
         let frame = frame?;
         assert_eq!(frame.offset, position, "a gap or a duplicate");

@@ -44,15 +44,21 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Wanted {
     wanted
 }
 
-fn say(text: std::fmt::Arguments<'_>) {
-    writeln!(std::io::stdout(), "{text}").expect("standard output");
+/// Prints a line.
+pub(crate) fn say(text: std::fmt::Arguments<'_>) {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{text}").expect("standard output");
 }
 
 /// Runs the tests that the arguments name, several at once.
 pub(crate) fn run(tests: &[Test]) -> ExitCode {
     let wanted = parse(std::env::args().skip(1));
     let matches = |name: &str, filter: &String| {
-        if wanted.exact { name == filter } else { name.contains(filter.as_str()) }
+        if wanted.exact {
+            name == filter
+        } else {
+            name.contains(filter.as_str())
+        }
     };
     let chosen: Vec<Test> = tests
         .iter()
@@ -63,7 +69,9 @@ pub(crate) fn run(tests: &[Test]) -> ExitCode {
         .copied()
         .collect();
     if wanted.list {
-        chosen.iter().for_each(|(name, _)| say(format_args!("{name}: test")));
+        for (name, _) in &chosen {
+            say(format_args!("{name}: test"));
+        }
         return ExitCode::SUCCESS;
     }
     say(format_args!("\nrunning {} tests", chosen.len()));
@@ -73,7 +81,10 @@ pub(crate) fn run(tests: &[Test]) -> ExitCode {
             scope.spawn(|| {
                 while let Some((name, test)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let passed = std::panic::catch_unwind(*test).is_ok();
-                    say(format_args!("test {name} ... {}", if passed { "ok" } else { "FAILED" }));
+                    say(format_args!(
+                        "test {name} ... {}",
+                        if passed { "ok" } else { "FAILED" }
+                    ));
                     if !passed {
                         failed.lock().expect("no test holds it").push(*name);
                     }
@@ -86,7 +97,9 @@ pub(crate) fn run(tests: &[Test]) -> ExitCode {
         [] => ("ok", ExitCode::SUCCESS),
         _ => ("FAILED", ExitCode::FAILURE),
     };
-    failed.iter().for_each(|name| say(format_args!("failed: {name}")));
+    for name in &failed {
+        say(format_args!("failed: {name}"));
+    }
     say(format_args!(
         "\ntest result: {word}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out\n",
         chosen.len() - failed.len(),

@@ -18,7 +18,7 @@ use hyper::{Method, Response, body::Frame, body::Incoming};
 use tokio::{io::AsyncWrite, sync::mpsc};
 use tokio_util::sync::PollSender;
 
-use super::link::Link;
+use super::link::{self, Link};
 use crate::wire::Failure;
 
 /// The most bytes in one piece, and how many pieces may wait to be sent.
@@ -27,7 +27,7 @@ const PIECES: usize = 4;
 
 /// Writes to the standard input of a process.
 ///
-/// * Shutting it down closes the standard input behind the last byte; dropping it does not.
+/// * Shutting it down closes the standard input behind the last byte; dropping it does not, and what was written arrives.
 /// * When another writer took over, or the process ended, writing fails; the cause is the error's inner one.
 pub(super) struct Input {
     id: ProcessId,
@@ -79,6 +79,22 @@ impl Input {
     }
 }
 
+impl Drop for Input {
+    /// Lets what was written so far arrive; giving up the answer would cut the request off.
+    fn drop(&mut self) {
+        let outcome = std::mem::replace(&mut self.outcome, Outcome::Known(Ok(())));
+        if let Outcome::Pending(outcome) = outcome
+            && self.closing.is_none()
+        {
+            self.pieces.close();
+            link::beside(async move {
+                // There is no writer left to tell.
+                drop(outcome.await);
+            });
+        }
+    }
+}
+
 fn refused(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, error)
 }
@@ -99,10 +115,11 @@ async fn outcome(response: Response<Incoming>) -> Result<(), Error> {
     match serde_json::from_slice::<Option<Failure>>(&body) {
         Ok(None) => Ok(()),
         Ok(Some(failure)) => Err(failure.error.into()),
-        Err(e) => Err(
-            Error::new(ErrorKind::Protocol, "the answer to input cannot be understood")
-                .with_source(e),
-        ),
+        Err(e) => Err(Error::new(
+            ErrorKind::Protocol,
+            "the answer to input cannot be understood",
+        )
+        .with_source(e)),
     }
 }
 
@@ -149,7 +166,9 @@ impl AsyncWrite for Input {
                 match outcome {
                     Outcome::Pending(outcome) => outcome.await.map_err(refused)?,
                     Outcome::Known(Ok(())) => {}
-                    Outcome::Known(Err((kind, text))) => return Err(refused(Error::new(kind, text))),
+                    Outcome::Known(Err((kind, text))) => {
+                        return Err(refused(Error::new(kind, text)));
+                    }
                 }
                 link.call::<()>(
                     Method::DELETE,
@@ -178,11 +197,7 @@ impl AsyncWrite for Input {
 pub(super) struct Ended;
 
 impl AsyncWrite for Ended {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        _: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
         let error = Error::new(ErrorKind::Unavailable, "the process has ended").retryable(false);
         Poll::Ready(Err(refused(error)))
     }

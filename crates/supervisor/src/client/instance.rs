@@ -1,10 +1,6 @@
 //! An instance, reached through its supervisor.
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -42,9 +38,9 @@ pub struct SupervisorInstance {
 }
 
 fn text(document: &impl Serialize) -> Result<Bytes, Error> {
-    serde_json::to_vec(document)
-        .map(Bytes::from)
-        .map_err(|e| Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e))
+    serde_json::to_vec(document).map(Bytes::from).map_err(|e| {
+        Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
+    })
 }
 
 impl SupervisorInstance {
@@ -146,10 +142,7 @@ impl Instance for SupervisorInstance {
 
     async fn put_archive(&self, at: &Path, tar: ByteStream) -> Result<(), Error> {
         let body = StreamBody::new(tar.map(|piece| piece.map(BodyFrame::data))).boxed_unsync();
-        let response = self
-            .link
-            .send_once(Method::PUT, &archive(at), body)
-            .await?;
+        let response = self.link.send_once(Method::PUT, &archive(at), body).await?;
         response.into_body().collect().await.map_err(|e| {
             Error::new(
                 ErrorKind::Unavailable,

@@ -46,11 +46,14 @@ struct Beside;
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Beside {
     fn execute(&self, future: F) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "it owns nothing but the connection, and ends with the last handle to it"
-        )]
-        drop(tokio::spawn(future));
+        beside(future);
+    }
+}
+
+/// Runs something beside the caller that owns nothing but its part of the connection, if there is a runtime.
+pub(super) fn beside(future: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn(future));
     }
 }
 
@@ -129,7 +132,7 @@ impl Link {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(lost)?;
-        hyper::rt::Executor::execute(&Beside, async move {
+        beside(async move {
             // How the connection ended is told to each request on it.
             drop(connection.await);
         });

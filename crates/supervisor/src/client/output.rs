@@ -45,7 +45,10 @@ async fn open(
     from: Offset,
 ) -> Result<Source, Error> {
     let path = format!("/processes/{id}/output?from={from}");
-    match (link.send(Method::GET, &path, bytes::Bytes::new()).await, logs) {
+    match (
+        link.send(Method::GET, &path, bytes::Bytes::new()).await,
+        logs,
+    ) {
         (Ok(response), _) => Ok(Source::Live(response.into_body(), FrameDecoder::default())),
         (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
             logs.output(id, from).await.map(Source::Log)

@@ -55,9 +55,9 @@ fn json_with(status: StatusCode, document: &impl Serialize) -> Response<Response
             text.push(b'\n');
             respond(status, "application/json", whole(text))
         }
-        Err(e) => failure(
-            &Error::new(ErrorKind::Unexpected, "failed to write the answer").with_source(e),
-        ),
+        Err(e) => {
+            failure(&Error::new(ErrorKind::Unexpected, "failed to write the answer").with_source(e))
+        }
     }
 }
 

@@ -111,7 +111,9 @@ async fn accept(
                 spawn_local(serve(stream, Rc::clone(&control), open, ending.clone()));
             }
             Err(error) => {
-                note(format_args!("failed to accept a control connection: {error}"));
+                note(format_args!(
+                    "failed to accept a control connection: {error}"
+                ));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

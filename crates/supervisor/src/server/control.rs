@@ -6,11 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use groundcrew_core::{
-    env::Environment,
-    id::ProcessId,
-    instance::McpServer,
-};
+use groundcrew_core::{env::Environment, id::ProcessId, instance::McpServer};
 use tokio::sync::{Notify, oneshot};
 
 use super::lease::LeaseClock;

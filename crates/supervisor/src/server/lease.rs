@@ -1,10 +1,6 @@
 //! The lease: how long an instance lives on once its last control connection is lost.
 
-use std::{
-    cell::Cell,
-    fmt,
-    rc::Rc,
-};
+use std::{cell::Cell, fmt, rc::Rc};
 
 use groundcrew_core::process::Lease;
 use tokio::{sync::Notify, time::Instant};
@@ -55,7 +51,9 @@ impl LeaseClock {
 
     fn deadline(&self) -> Option<Instant> {
         match self.lease.get() {
-            Lease::After(time) if self.connections.get() == 0 => self.lost_at.get().checked_add(time),
+            Lease::After(time) if self.connections.get() == 0 => {
+                self.lost_at.get().checked_add(time)
+            }
             _ => None,
         }
     }

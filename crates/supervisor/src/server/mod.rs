@@ -31,7 +31,11 @@ use groundcrew_core::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{connection::Connections, control::Control};
-use crate::{note, processes, socket, spawn::FirstWord, start::{CGROUP_FILE, StartFile, StartLock}};
+use crate::{
+    note, processes, socket,
+    spawn::FirstWord,
+    start::{CGROUP_FILE, StartFile, StartLock},
+};
 
 /// How long a reader may take no further piece before the supervisor ends without it; the log on disk has the rest.
 const READER_PATIENCE: Duration = Duration::from_secs(5);
@@ -67,18 +71,9 @@ pub(crate) fn run(start_file: &OsStr) -> ExitCode {
     reason = "no safe interface closes descriptors that nobody owns"
 )]
 fn close_inherited() {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return;
-    };
-    let numbers: Vec<i32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|number| *number > 2)
-        .collect();
-    for number in numbers {
-        // SAFETY: this runs first in `main`, on the only thread, before anything was opened; so nothing in this program owns
-        // the descriptor. The listing's own one is in the list too, is closed by now, and closing it again is refused.
-        unsafe { rustix::io::close(number) };
-    }
+    // SAFETY: this runs first in `main`, on the only thread, before anything was opened; so nothing in this program owns one of
+    // them. It fails only on kernels older than any that is supported, and then they stay open.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
 }
 
 fn say(word: &FirstWord) -> Result<(), Error> {
@@ -148,7 +143,12 @@ async fn come_up(
     let (lock, start) = StartLock::take(start_file).await?;
     // What a process of this program keeps in memory is nobody's to read, the run's variables above all.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(|e| Error::io("failed to close the supervisor's memory to others", e.into()))?;
+        .map_err(|e| {
+            Error::io(
+                "failed to close the supervisor's memory to others",
+                e.into(),
+            )
+        })?;
     let processes = processes::Processes::new(processes::Config {
         instance: start.instance.clone(),
         log_directory: start.logs.clone(),

@@ -42,11 +42,8 @@ fn check_version(request: &Request<Incoming>) -> Result<(), Error> {
 }
 
 fn unknown(method: &Method, path: &str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        "the control server has no such verb",
-    )
-    .with("verb", format!("{method} {path}"))
+    Error::new(ErrorKind::NotFound, "the control server has no such verb")
+        .with("verb", format!("{method} {path}"))
 }
 
 async fn route(
@@ -87,8 +84,11 @@ async fn route(
             Ok(body::json(&()))
         }
         (&Method::GET, ["archive"]) => {
-            let stream = crate::archive::pack(&archive_path(query)?).await?;
-            Ok(body::bytes(streams::outgoing(std::rc::Rc::clone(control), stream)))
+            let stream = crate::archive::pack(&archive_path(query)?)?;
+            Ok(body::bytes(streams::outgoing(
+                std::rc::Rc::clone(control),
+                stream,
+            )))
         }
         (&Method::POST, ["shutdown"]) => {
             let Shutdown { grace_ms } = body::read_json(incoming).await?;
@@ -119,7 +119,10 @@ async fn process(
         (&Method::GET, ["wait"]) => Ok(body::json(&processes.wait(&id).await?)),
         (&Method::GET, ["output"]) => {
             let frames = processes.attach(&id, offset(query)?)?;
-            Ok(body::bytes(streams::output(std::rc::Rc::clone(control), frames)))
+            Ok(body::bytes(streams::output(
+                std::rc::Rc::clone(control),
+                frames,
+            )))
         }
         (&Method::POST, ["input"]) => {
             streams::check_started(control, &id)?;
@@ -177,11 +180,7 @@ fn offset(query: Option<&str>) -> Result<Offset, Error> {
     match parameter(query, "from") {
         None => Ok(Offset(0)),
         Some(text) => text.parse().map(Offset).map_err(|_| {
-            Error::new(
-                ErrorKind::InvalidInput,
-                "an offset is a count of bytes",
-            )
-            .with("from", text)
+            Error::new(ErrorKind::InvalidInput, "an offset is a count of bytes").with("from", text)
         }),
     }
 }

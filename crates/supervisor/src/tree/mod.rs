@@ -462,3 +462,18 @@ pub async fn end_remains(
     group.remove();
     Ok(())
 }
+
+/// Finds where the cgroups of instances that this process starts are made; none where the subreaper must do alone.
+///
+/// It makes one for a moment, since nothing else tells.
+///
+/// # Errors
+///
+/// `Unavailable` when the system gives no random numbers.
+pub fn probe() -> Result<Option<PathBuf>, Error> {
+    let id = groundcrew_core::id::AttemptId::generate()?.instance();
+    Ok(Group::make(&id).map(|group| {
+        group.remove();
+        group.directory().to_owned()
+    }))
+}
