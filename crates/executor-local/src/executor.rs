@@ -1,0 +1,284 @@
+//! The executor of host processes.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    executor::{Capabilities, Created, Executor, InstanceSpec, ProbeReport, Progress},
+    id::{ExecutorName, InstallId, InstanceId},
+    identity::{Identity, Presence},
+    instance::SharedInstance,
+    process::{Offset, ProcessPhase, ProcessState},
+    undo::Undone,
+};
+use groundcrew_supervisor::{
+    LoggedInstance, START_FILE, StartFile, StartLock, SupervisorInstance, SupervisorSource,
+    UnixConnector,
+};
+
+use crate::{
+    instance_directory::{Found, InstanceDirectory, Root},
+    life, probe,
+};
+
+/// How long a supervisor may take to come up on a busy machine.
+const START_TIME: Duration = Duration::from_secs(20);
+
+/// How much of what a supervisor said goes into the error about it.
+const LOG_TAIL: u64 = 2048;
+
+/// What a [`LocalExecutor`] is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalConfig {
+    /// Its own name.
+    pub name: ExecutorName,
+    /// Where the directories of instances are; absolute, and made if missing.
+    pub instances: PathBuf,
+    /// Where the logs of processes are, one directory for each instance; absolute, and made if missing.
+    pub logs: PathBuf,
+    /// The installation that owns the instances.
+    pub install: InstallId,
+    /// Where the program of a supervisor comes from.
+    pub supervisor: SupervisorSource,
+}
+
+/// Makes instances on this machine: processes of the calling user, under a supervisor of their own.
+#[derive(Debug)]
+pub struct LocalExecutor {
+    name: ExecutorName,
+    root: Root,
+    logs: PathBuf,
+    install: InstallId,
+    supervisor: SupervisorSource,
+}
+
+impl LocalExecutor {
+    /// Makes one; touches nothing.
+    pub fn new(config: LocalConfig) -> Self {
+        Self {
+            name: config.name,
+            root: Root::new(config.instances),
+            logs: config.logs,
+            install: config.install,
+            supervisor: config.supervisor,
+        }
+    }
+
+    fn logs_of(&self, id: &InstanceId) -> PathBuf {
+        self.logs.join(id.as_str())
+    }
+
+    /// The instance as its logs tell of it; none if there are none.
+    fn logged(&self, id: &InstanceId) -> Result<Option<LoggedInstance>, Error> {
+        let logs = self.logs_of(id);
+        match std::fs::symlink_metadata(&logs) {
+            Ok(_) => Ok(Some(LoggedInstance::new(
+                logs,
+                self.root.path().join(id.as_str()),
+            ))),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("failed to look for the logs of the instance", e)
+                .with("path", logs.display())),
+        }
+    }
+
+    fn start_file(
+        &self,
+        id: &InstanceId,
+        spec: &InstanceSpec,
+        directory: &InstanceDirectory,
+    ) -> Result<(), Error> {
+        StartFile::new(
+            self.install.clone(),
+            id.clone(),
+            spec.run.clone(),
+            spec.session.clone(),
+            directory.path(),
+            self.logs_of(id),
+            spec.lease,
+        )?
+        .write(directory.fd())
+    }
+
+    async fn connect_to(
+        &self,
+        id: &InstanceId,
+        directory: &InstanceDirectory,
+        start: &StartFile,
+    ) -> Result<SharedInstance, Error> {
+        let logged = LoggedInstance::new(&start.logs, directory.path());
+        let connector = Arc::new(UnixConnector::new(&start.socket));
+        let error = match SupervisorInstance::connect(connector, id, Some(logged.clone())).await {
+            Ok(instance) => return Ok(Arc::new(instance)),
+            Err(error) => error,
+        };
+        if error.kind() != ErrorKind::Unavailable {
+            return Err(error);
+        }
+        let held = match StartLock::try_take(directory.fd()) {
+            Ok(lock) => lock.is_none(),
+            // Removed meanwhile.
+            Err(e) if e.kind() == ErrorKind::NotFound => false,
+            Err(e) => return Err(e),
+        };
+        // One that holds its file and has no socket yet is about to come up; one that listens no more has ended all it had.
+        if held && !start.socket.exists() {
+            return Err(error);
+        }
+        Ok(Arc::new(logged))
+    }
+
+    async fn remove(&self, id: &InstanceId, directory: &InstanceDirectory) -> Result<(), Error> {
+        // The lock is held until nothing is left that a late supervisor could start on.
+        let _lock = match &directory.start {
+            Some(start) => Some(life::end(directory, id, start).await?),
+            None => None,
+        };
+        self.remove_logs_without_frames(id)?;
+        directory.remove(id)
+    }
+
+    /// Removes the logs of an instance in which nothing ever happened, such as that of a failed launch.
+    fn remove_logs_without_frames(&self, id: &InstanceId) -> Result<(), Error> {
+        let logs = self.logs_of(id);
+        let silent = |process: &ProcessState| {
+            process.log_end == Offset(0) && process.phase == ProcessPhase::Lost
+        };
+        if !groundcrew_supervisor::log::list(&logs, false)?
+            .iter()
+            .all(silent)
+        {
+            return Ok(());
+        }
+        match std::fs::remove_dir_all(&logs) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("failed to remove empty logs", e).with("path", logs.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Executor for LocalExecutor {
+    fn name(&self) -> &ExecutorName {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::host()
+    }
+
+    fn check(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        let unknown: Vec<&str> = spec.options.keys().map(String::as_str).collect();
+        if unknown.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the executor of host processes has no options",
+            )
+            .with("executor", &self.name)
+            .with("unknown", unknown.join(", ")))
+        }
+    }
+
+    async fn probe(&self) -> Result<ProbeReport, Error> {
+        probe::probe(&self.supervisor, self.root.path())
+    }
+
+    async fn create(
+        &self,
+        id: &InstanceId,
+        spec: &InstanceSpec,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        self.check(spec)?;
+        self.root.create(id)?;
+        let directory = self.open(id)?;
+        self.start_file(id, spec, &directory)?;
+        let log = directory.create_log()?;
+        progress.line("starting the supervisor");
+        let start_file = directory.path().join(START_FILE);
+        groundcrew_supervisor::spawn(&self.supervisor, &start_file, log, START_TIME)
+            .await
+            .map_err(|error| {
+                let error = error.with("instance", id);
+                match directory.log_tail(LOG_TAIL) {
+                    said if said.is_empty() => error,
+                    said => error.with("supervisor_log", said.escape_debug()),
+                }
+            })?;
+        // Read anew: only now it has the start file, which names the boot.
+        let identity = self.open(id)?.identity();
+        Ok(Created {
+            identity,
+            secrets: Vec::new(),
+        })
+    }
+
+    async fn connect(&self, id: &InstanceId) -> Result<SharedInstance, Error> {
+        if let Found::Directory(directory) = self.root.find(id)?
+            && !directory.is_trashed()
+            && let Some(start) = &directory.start
+        {
+            return match directory.check_owner(id, &self.install, None)? {
+                Ok(()) => self.connect_to(id, &directory, start).await,
+                Err(why) => Err(Error::new(
+                    ErrorKind::Conflict,
+                    "what has the name of the instance is not ours",
+                )
+                .with("instance", id)
+                .with("why", why)),
+            };
+        }
+        match self.logged(id)? {
+            Some(logged) => Ok(Arc::new(logged)),
+            None => Err(
+                Error::new(ErrorKind::NotFound, "no such instance on this machine")
+                    .with("instance", id),
+            ),
+        }
+    }
+
+    async fn delete(&self, id: &InstanceId, identity: Option<&Identity>) -> Result<Undone, Error> {
+        match self.root.find(id)? {
+            Found::Nothing => Ok(Undone::AlreadyGone),
+            Found::Foreign(found) => Ok(Undone::NotOurs(format!("{found} is no directory"))),
+            Found::Directory(directory) => {
+                if let Err(why) = directory.check_owner(id, &self.install, identity)? {
+                    return Ok(Undone::NotOurs(why));
+                }
+                self.remove(id, &directory).await?;
+                Ok(Undone::REMOVED)
+            }
+        }
+    }
+
+    async fn state(&self, id: &InstanceId) -> Result<Presence, Error> {
+        Ok(match self.root.find(id) {
+            Ok(Found::Nothing) => Presence::Absent,
+            Ok(Found::Directory(directory)) => Presence::Present(directory.identity()),
+            Ok(Found::Foreign(identity)) => Presence::Present(identity),
+            Err(error) => Presence::Unknown(groundcrew_core::error::Chain(&error).to_string()),
+        })
+    }
+
+    async fn list(&self) -> Result<Vec<InstanceId>, Error> {
+        self.root.list(&self.install)
+    }
+}
+
+impl LocalExecutor {
+    fn open(&self, id: &InstanceId) -> Result<InstanceDirectory, Error> {
+        match self.root.find(id)? {
+            Found::Directory(directory) => Ok(directory),
+            Found::Nothing | Found::Foreign(_) => Err(Error::new(
+                ErrorKind::Conflict,
+                "the instance was removed while it was made",
+            )
+            .with("instance", id)),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The executor of host processes with real supervisors, which are this very program.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test program, which the compiler does not know for one because it has its own `main`"
+)]
+
+mod killed;
+mod life;
+mod place;
+mod runner;
+mod streams;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = groundcrew_supervisor::run_if_invoked() {
+        return code;
+    }
+    if let Some(code) = killed::run_if_controller() {
+        return code;
+    }
+    let tests: Vec<runner::Test> = [life::TESTS, streams::TESTS, killed::TESTS].concat();
+    runner::run(&tests)
+}
+
+/// Lists tests under their names; a test that is not listed is dead code, which the compiler tells.
+#[macro_export]
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) const TESTS: &[$crate::runner::Test] =
+            &[$((stringify!($name), || $crate::place::block_on($name()))),*];
+    };
+}

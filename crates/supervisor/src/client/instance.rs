@@ -1,0 +1,192 @@
+//! An instance, reached through its supervisor.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use groundcrew_core::{
+    env::Environment,
+    error::{Error, ErrorKind},
+    id::{InstanceId, ProcessId},
+    instance::{ByteStream, Instance, McpServer, Stdio},
+    process::{
+        ExitStatus, Lease, Offset, ProcessSpec, ProcessState, Role, Signal, Started, TerminalSize,
+    },
+};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::{Method, body::Frame as BodyFrame};
+use serde::Serialize;
+
+use super::{
+    connector::Connector,
+    input::{Ended, Input},
+    link::Link,
+    logged::LoggedInstance,
+    output::Output,
+};
+use crate::wire::{self, Shutdown};
+
+/// An instance whose supervisor is reached over any stream of bytes.
+///
+/// * It holds one connection, over which all requests go; as long as it is held, the lease does not run.
+/// * A lost connection is made again. When the supervisor is gone, it is `Unavailable`, except for what the logs can tell.
+#[derive(Debug)]
+pub struct SupervisorInstance {
+    link: Arc<Link>,
+    logs: Option<LoggedInstance>,
+}
+
+fn text(document: &impl Serialize) -> Result<Bytes, Error> {
+    serde_json::to_vec(document).map(Bytes::from).map_err(|e| {
+        Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
+    })
+}
+
+impl SupervisorInstance {
+    /// Connects to the supervisor of an instance; `logs` is where its logs can be read when it is gone, if they are here.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when nobody listens, `Protocol` when it speaks another version, `PermissionDenied` when it does not
+    /// take orders from this user, `Conflict` when it is that of another instance.
+    pub async fn connect(
+        connector: Arc<dyn Connector>,
+        id: &InstanceId,
+        logs: Option<LoggedInstance>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            link: Arc::new(Link::open(connector, id.clone()).await?),
+            logs,
+        })
+    }
+
+    /// Asks the supervisor; if it is gone, its logs.
+    async fn read<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, ReadError<'_>> {
+        match (
+            self.link.call(Method::GET, path, Bytes::new()).await,
+            &self.logs,
+        ) {
+            (Ok(answer), _) => Ok(answer),
+            (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
+                Err(ReadError::Gone(logs))
+            }
+            (Err(error), _) => Err(ReadError::Failed(error)),
+        }
+    }
+}
+
+enum ReadError<'a> {
+    Gone(&'a LoggedInstance),
+    Failed(Error),
+}
+
+#[async_trait]
+impl Instance for SupervisorInstance {
+    async fn set_environment(&self, environment: &Environment) -> Result<(), Error> {
+        let body = wire::encode_environment(environment)?;
+        self.link.call(Method::PUT, "/environment", body).await
+    }
+
+    async fn start(&self, id: &ProcessId, spec: &ProcessSpec) -> Result<Started, Error> {
+        let path = format!("/processes/{id}");
+        self.link.call(Method::PUT, &path, text(spec)?).await
+    }
+
+    async fn attach(&self, id: &ProcessId, from: Offset, role: Role) -> Result<Stdio, Error> {
+        let input = match role {
+            Role::Viewer => None,
+            Role::Writer => match Input::open(Arc::clone(&self.link), id).await {
+                Ok(input) => Some(Box::pin(input) as _),
+                // It ended while its controller was about to attach; the logs tell the rest.
+                Err(error) if error.kind() == ErrorKind::Unavailable && self.logs.is_some() => {
+                    Some(Box::pin(Ended) as _)
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let output = Output::open(Arc::clone(&self.link), self.logs.clone(), id, from).await?;
+        Ok(Stdio { output, input })
+    }
+
+    async fn close_stdin(&self, id: &ProcessId) -> Result<(), Error> {
+        let path = format!("/processes/{id}/input");
+        self.link.call(Method::DELETE, &path, Bytes::new()).await
+    }
+
+    async fn resize(&self, id: &ProcessId, size: TerminalSize) -> Result<(), Error> {
+        let path = format!("/processes/{id}/size");
+        self.link.call(Method::PUT, &path, text(&size)?).await
+    }
+
+    async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
+        match self.read(&format!("/processes/{id}/wait")).await {
+            Ok(status) => Ok(status),
+            Err(ReadError::Gone(logs)) => logs.wait(id).await,
+            Err(ReadError::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn signal(&self, id: &ProcessId, signal: Signal) -> Result<(), Error> {
+        let path = format!("/processes/{id}/signal");
+        self.link.call(Method::POST, &path, text(&signal)?).await
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessState>, Error> {
+        match self.read("/processes").await {
+            Ok(states) => Ok(states),
+            Err(ReadError::Gone(logs)) => logs.processes().await,
+            Err(ReadError::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn put_archive(&self, at: &Path, tar: ByteStream) -> Result<(), Error> {
+        let body = StreamBody::new(tar.map(|piece| piece.map(BodyFrame::data))).boxed_unsync();
+        let response = self.link.send_once(Method::PUT, &archive(at), body).await?;
+        response.into_body().collect().await.map_err(|e| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "the connection was lost before the archive was unpacked",
+            )
+            .with_source(e)
+        })?;
+        Ok(())
+    }
+
+    async fn get_archive(&self, at: &Path) -> Result<ByteStream, Error> {
+        let response = self
+            .link
+            .send(Method::GET, &archive(at), Bytes::new())
+            .await?;
+        let pieces = response.into_body().into_data_stream().map(|piece| {
+            piece.map_err(|e| {
+                Error::new(ErrorKind::Unavailable, "the archive broke off").with_source(e)
+            })
+        });
+        Ok(pieces.boxed())
+    }
+
+    async fn set_mcp_servers(&self, servers: &[McpServer]) -> Result<(), Error> {
+        self.link
+            .call(Method::PUT, "/mcp-servers", text(&servers)?)
+            .await
+    }
+
+    async fn set_lease(&self, lease: Lease) -> Result<(), Error> {
+        self.link.call(Method::PUT, "/lease", text(&lease)?).await
+    }
+
+    async fn shutdown(&self, grace: Duration) -> Result<(), Error> {
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        let body = text(&Shutdown { grace_ms })?;
+        self.link.call(Method::POST, "/shutdown", body).await
+    }
+}
+
+fn archive(at: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    format!(
+        "/archive?at={}",
+        wire::percent_encode(at.as_os_str().as_bytes())
+    )
+}

@@ -1,0 +1,271 @@
+//! The one connection of a client: all its requests share it, and as long as it is open a controller counts as connected.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    id::InstanceId,
+};
+use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
+use hyper::{Method, Request, Response, body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+
+use super::connector::Connector;
+use crate::wire::{
+    self, CONNECTION_WINDOW, Failure, Hello, MAX_FRAME, PROTOCOL, PROTOCOL_HEADER, STREAM_WINDOW,
+};
+
+/// The body of a request.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, Error>;
+
+type Sender = http2::SendRequest<RequestBody>;
+
+/// How long a supervisor may take to say hello.
+const HELLO_TIME: Duration = Duration::from_secs(20);
+
+/// How often a request is sent anew because the connection was lost before its answer.
+const TRIES: usize = 3;
+
+/// The largest document that is believed to be an answer.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A connection that is made again when it was lost.
+#[derive(Debug)]
+pub(super) struct Link {
+    connector: Arc<dyn Connector>,
+    instance: InstanceId,
+    sender: Mutex<Option<Sender>>,
+}
+
+/// Runs a part of a connection beside the requests on it.
+#[derive(Clone, Copy, Debug)]
+struct Beside;
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Beside {
+    fn execute(&self, future: F) {
+        beside(future);
+    }
+}
+
+/// Runs something beside the caller that owns nothing but its part of the connection, if there is a runtime.
+pub(super) fn beside(future: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn(future));
+    }
+}
+
+fn whole(body: Bytes) -> RequestBody {
+    Full::new(body)
+        .map_err(|never| match never {})
+        .boxed_unsync()
+}
+
+fn lost(error: hyper::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "the connection to the supervisor was lost",
+    )
+    .with_source(error)
+}
+
+/// Why a request has no answer.
+pub(super) enum Trouble {
+    /// The connection was lost; the request may have had its effect.
+    Lost(Error),
+    /// The supervisor cannot be reached, or answered with this error.
+    Answer(Error),
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Lost(error) | Trouble::Answer(error) => error,
+        }
+    }
+}
+
+impl Link {
+    /// Connects, and checks that it is the supervisor of that instance and speaks our version.
+    pub(super) async fn open(
+        connector: Arc<dyn Connector>,
+        instance: InstanceId,
+    ) -> Result<Self, Error> {
+        let link = Self {
+            connector,
+            instance,
+            sender: Mutex::new(None),
+        };
+        link.sender().await?;
+        Ok(link)
+    }
+
+    async fn sender(&self) -> Result<Sender, Error> {
+        let mut held = self.sender.lock().await;
+        if let Some(sender) = held.as_ref().filter(|sender| !sender.is_closed()) {
+            return Ok(sender.clone());
+        }
+        *held = None;
+        let sender = tokio::time::timeout(HELLO_TIME, self.connect())
+            .await
+            .map_err(|_| {
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "the supervisor accepts connections but does not answer",
+                )
+                .with("seconds", HELLO_TIME.as_secs())
+            })??;
+        *held = Some(sender.clone());
+        Ok(sender)
+    }
+
+    async fn connect(&self) -> Result<Sender, Error> {
+        let stream = self.connector.open().await?;
+        let (mut sender, connection) = http2::Builder::new(Beside)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(MAX_FRAME)
+            .max_send_buf_size(MAX_FRAME as usize * 2)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(lost)?;
+        beside(async move {
+            // How the connection ended is told to each request on it.
+            drop(connection.await);
+        });
+        let request = request(Method::GET, "", whole(Bytes::new()))?;
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let hello: Hello = document(checked(response).await?).await?;
+        if hello.protocol != PROTOCOL {
+            return Err(wire::mismatch(&hello.protocol.to_string()));
+        }
+        if hello.instance != self.instance {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "the supervisor that answers is that of another instance",
+            )
+            .with("wanted", &self.instance)
+            .with("answers", &hello.instance));
+        }
+        Ok(sender)
+    }
+
+    /// Sends a request once, with a body that cannot be sent again.
+    pub(super) async fn send_once(
+        &self,
+        method: Method,
+        path: &str,
+        body: RequestBody,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let request = request(method, path, body).map_err(Trouble::Answer)?;
+        let mut sender = self.sender().await.map_err(Trouble::Answer)?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|e| Trouble::Lost(lost(e)))?;
+        checked(response).await
+    }
+
+    /// Sends a request, again if the connection was lost before its answer; every verb may be repeated.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self
+                .send_once(method.clone(), path, whole(body.clone()))
+                .await
+            {
+                Err(Trouble::Lost(_)) if tries < TRIES => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Sends a request and reads the document that answers it.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let outcome = match self
+                .send_once(method.clone(), path, whole(body.clone()))
+                .await
+            {
+                Ok(response) => document(response).await,
+                Err(trouble) => Err(trouble),
+            };
+            match outcome {
+                Err(Trouble::Lost(_)) if tries < TRIES => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+fn request(method: Method, path: &str, body: RequestBody) -> Result<Request<RequestBody>, Error> {
+    Request::builder()
+        .method(method)
+        .uri(format!("http://supervisor/v{PROTOCOL}{path}"))
+        .header(PROTOCOL_HEADER, PROTOCOL)
+        .body(body)
+        .map_err(|e| {
+            Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
+        })
+}
+
+/// Turns an answer that is an error into that error.
+async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Trouble> {
+    match response.headers().get(PROTOCOL_HEADER) {
+        Some(version) if version.as_bytes() == PROTOCOL.to_string().as_bytes() => {}
+        Some(version) => {
+            return Err(Trouble::Answer(wire::mismatch(&String::from_utf8_lossy(
+                version.as_bytes(),
+            ))));
+        }
+        None => {
+            return Err(Trouble::Answer(Error::new(
+                ErrorKind::Protocol,
+                "what answers is no supervisor",
+            )));
+        }
+    }
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    let failure: Failure = document(response).await.map_err(|trouble| match trouble {
+        Trouble::Lost(error) => Trouble::Lost(error),
+        Trouble::Answer(error) => Trouble::Answer(error.with("status", status)),
+    })?;
+    Err(Trouble::Answer(failure.error.into()))
+}
+
+async fn document<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Trouble> {
+    let body = Limited::new(response.into_body(), MAX_ANSWER)
+        .collect()
+        .await
+        .map_err(|e| match e.downcast::<hyper::Error>() {
+            Ok(error) => Trouble::Lost(lost(*error)),
+            Err(e) => Trouble::Answer(
+                Error::new(ErrorKind::Protocol, "the answer is too long").with_source(e),
+            ),
+        })?
+        .to_bytes();
+    serde_json::from_slice(&body).map_err(|e| {
+        Trouble::Answer(
+            Error::new(ErrorKind::Protocol, "the answer cannot be understood").with_source(e),
+        )
+    })
+}

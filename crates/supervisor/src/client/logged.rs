@@ -1,0 +1,243 @@
+//! An instance that has ended, as its logs tell of it.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt as _, stream, stream::BoxStream};
+use groundcrew_core::{
+    env::Environment,
+    error::{Error, ErrorKind},
+    id::ProcessId,
+    instance::{ByteStream, Instance, McpServer, Stdio},
+    process::{
+        ExitStatus, Frame, FrameKind, Lease, Offset, ProcessSpec, ProcessState, Role, Signal,
+        Started, TerminalSize,
+    },
+};
+
+use crate::{
+    log::{self, LogReader},
+    start::StartLock,
+};
+
+/// How much output is read in one go.
+const BATCH: usize = 1 << 20;
+
+/// An instance that has ended, read from its logs.
+///
+/// * What reads is answered; all else is `Unavailable`, not retryable.
+/// * While a supervisor holds the instance, a process of which the logs do not tell the end is not called lost.
+#[derive(Clone, Debug)]
+pub struct LoggedInstance {
+    logs: Arc<Logs>,
+}
+
+#[derive(Debug)]
+struct Logs {
+    directory: PathBuf,
+    instance: PathBuf,
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the instance has ended").retryable(false)
+}
+
+/// Runs what reads files where it does not hold up others.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| {
+        Error::new(ErrorKind::Panicked, "reading the logs was given up").with_source(e)
+    })?
+}
+
+impl Logs {
+    /// Whether a supervisor has the instance; it may still write.
+    fn is_held(&self) -> Result<bool, Error> {
+        let directory = match File::open(&self.instance) {
+            Ok(directory) => directory,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => {
+                return Err(Error::io("failed to open the instance's directory", e)
+                    .with("path", self.instance.display()));
+            }
+        };
+        match StartLock::try_take(&directory) {
+            Ok(lock) => Ok(lock.is_none()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Returns why the end of a process is not known.
+    fn unknown_end(held: bool, id: &ProcessId) -> Error {
+        if held {
+            Error::new(
+                ErrorKind::Unavailable,
+                "the supervisor cannot be reached, and the process has not ended yet",
+            )
+            .with("process", id)
+        } else {
+            Error::new(
+                ErrorKind::Unexpected,
+                "nobody knows how the process ended: its supervisor was killed",
+            )
+            .with("process", id)
+            .with("phase", "lost")
+        }
+    }
+
+    fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
+        if let Some(status) = log::status(&self.directory, id)? {
+            return Ok(status);
+        }
+        let held = self.is_held()?;
+        // It may have been written just before the supervisor let go.
+        match log::status(&self.directory, id)? {
+            Some(status) => Ok(status),
+            None => Err(Self::unknown_end(held, id)),
+        }
+    }
+
+    /// Reads what is there, up to a batch; the error behind the last frame that tells no end comes alone.
+    fn read(&self, id: &ProcessId, reader: &mut LogReader) -> Result<Vec<Frame>, Error> {
+        let mut frames = read_batch(reader)?;
+        if frames.is_empty() && !reader.is_finished() {
+            let held = self.is_held()?;
+            frames = read_batch(reader)?;
+            if frames.is_empty() {
+                return Err(Self::unknown_end(held, id));
+            }
+        }
+        Ok(frames)
+    }
+}
+
+fn read_batch(reader: &mut LogReader) -> Result<Vec<Frame>, Error> {
+    let (mut frames, mut size) = (Vec::new(), 0);
+    while size < BATCH
+        && let Some(frame) = reader.next()?
+    {
+        if let FrameKind::Stdout(bytes) | FrameKind::Stderr(bytes) = &frame.kind {
+            size += bytes.len();
+        }
+        frames.push(frame);
+    }
+    Ok(frames)
+}
+
+impl LoggedInstance {
+    /// Names the directory of the logs, and that of the instance, which may be gone.
+    pub fn new(logs: impl Into<PathBuf>, instance: impl Into<PathBuf>) -> Self {
+        Self {
+            logs: Arc::new(Logs {
+                directory: logs.into(),
+                instance: instance.into(),
+            }),
+        }
+    }
+
+    /// Replays the output of a process.
+    pub(super) async fn output(
+        &self,
+        id: &ProcessId,
+        from: Offset,
+    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+        let (logs, id) = (Arc::clone(&self.logs), id.clone());
+        let open = {
+            let (logs, id) = (Arc::clone(&logs), id.clone());
+            move || LogReader::open(&logs.directory, &id, from)
+        };
+        let reader = blocking(open).await?;
+        let batches = stream::unfold(Some((logs, id, reader)), |state| async move {
+            let (logs, id, mut reader) = state?;
+            let read = move || {
+                let frames = logs.read(&id, &mut reader)?;
+                Ok((frames, (logs, id, reader)))
+            };
+            match blocking(read).await {
+                Ok((frames, _)) if frames.is_empty() => None,
+                Ok((frames, state)) => Some((Ok(frames), Some(state))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        let frames = batches.flat_map(|batch| match batch {
+            Ok(frames) => stream::iter(frames.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(error) => stream::iter(vec![Err(error)]),
+        });
+        Ok(frames.boxed())
+    }
+}
+
+#[async_trait]
+impl Instance for LoggedInstance {
+    async fn set_environment(&self, _: &Environment) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn start(&self, _: &ProcessId, _: &ProcessSpec) -> Result<Started, Error> {
+        Err(ended())
+    }
+
+    async fn attach(&self, id: &ProcessId, from: Offset, role: Role) -> Result<Stdio, Error> {
+        match role {
+            Role::Viewer => Ok(Stdio {
+                output: self.output(id, from).await?,
+                input: None,
+            }),
+            Role::Writer => Err(ended()),
+        }
+    }
+
+    async fn close_stdin(&self, _: &ProcessId) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn resize(&self, _: &ProcessId, _: TerminalSize) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
+        let (logs, id) = (Arc::clone(&self.logs), id.clone());
+        blocking(move || logs.wait(&id)).await
+    }
+
+    async fn signal(&self, _: &ProcessId, _: Signal) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessState>, Error> {
+        let logs = Arc::clone(&self.logs);
+        blocking(move || {
+            let held = logs.is_held()?;
+            log::list(&logs.directory, held)
+        })
+        .await
+    }
+
+    async fn put_archive(&self, _: &Path, _: ByteStream) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn get_archive(&self, _: &Path) -> Result<ByteStream, Error> {
+        Err(ended())
+    }
+
+    async fn set_mcp_servers(&self, _: &[McpServer]) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn set_lease(&self, _: Lease) -> Result<(), Error> {
+        Err(ended())
+    }
+
+    async fn shutdown(&self, _: Duration) -> Result<(), Error> {
+        Err(ended())
+    }
+}

@@ -1,0 +1,540 @@
+//! Starts, watches, records and ends the processes of one instance; all of it on one thread.
+//!
+//! It owns every descendant of the calling process: whoever uses it starts no others in sessions of their own.
+
+mod input;
+mod output;
+mod process;
+mod resolve;
+mod spawn;
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::DirBuilder,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    rc::Rc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use groundcrew_core::{
+    env::Environment,
+    error::{Error, ErrorKind},
+    id::{InstanceId, ProcessId},
+    process::{
+        EndCause, EnvironmentSource, ExitStatus, Frame, Offset, ProcessSpec, ProcessState, Signal,
+        Started, StopOrder, TerminalSize,
+    },
+};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use tokio::{
+    io::Interest,
+    signal::unix::{SignalKind, signal},
+    sync::{Mutex, watch},
+    time::{Instant, sleep},
+};
+
+pub use crate::tree::CgroupPolicy;
+use crate::{
+    log::{self, Channel, LogReader, LogWriter, Record},
+    tree::{Grove, Seat, Tree},
+};
+use input::Input;
+use output::{Buffer, Output};
+use process::{Process, Watched};
+use spawn::{Spawned, Streams};
+
+/// How long a program that is being written is waited for.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long adopted strays may take to vanish at the end.
+const STRAY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the processes of an instance need to know of it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The instance; the cgroup is named after it.
+    pub instance: InstanceId,
+    /// Where logs are kept, one directory for each process; made if it does not exist.
+    pub log_directory: PathBuf,
+    /// Whether processes get a cgroup.
+    pub cgroup: CgroupPolicy,
+}
+
+/// The processes of one instance.
+///
+/// * Clones are the same.
+/// * A verb on a process that was never started is `NotFound`.
+#[derive(Clone, Debug)]
+pub struct Processes(Rc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    log_directory: PathBuf,
+    grove: Rc<Grove>,
+    environment: RefCell<Environment>,
+    table: RefCell<Vec<Rc<Process>>>,
+    starting: Mutex<()>,
+    closing: Cell<bool>,
+    buffer: Buffer,
+    main_gone: watch::Sender<Option<ExitStatus>>,
+}
+
+/// Removes the log of a process that did not start.
+struct Unstarted<'a>(Option<&'a Path>);
+
+impl Drop for Unstarted<'_> {
+    fn drop(&mut self) {
+        if let Some(directory) = self.0 {
+            let _kept = log::clear(directory);
+        }
+    }
+}
+
+impl Processes {
+    /// Makes the calling process the subreaper of its descendants, and prepares directory and cgroup.
+    ///
+    /// * It must be called inside a `LocalSet` of a runtime with I/O and time, on the thread that lives as long as the processes may.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operating system.
+    ///
+    /// # Panics
+    ///
+    /// Outside a `LocalSet`.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let Config {
+            instance,
+            log_directory,
+            cgroup,
+        } = config;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&log_directory)
+            .map_err(|e| {
+                Error::io("failed to make the directory of the logs", e)
+                    .with("path", log_directory.display())
+            })?;
+        let mut children = signal(SignalKind::child())
+            .map_err(|e| Error::io("failed to listen for the end of children", e))?;
+        let grove = Grove::plant(&instance, cgroup)?;
+        let reaped = Rc::downgrade(&grove);
+        tokio::task::spawn_local(async move {
+            while children.recv().await.is_some() {
+                let Some(grove) = reaped.upgrade() else {
+                    return;
+                };
+                grove.reap();
+            }
+        });
+        Ok(Self(Rc::new(Shared {
+            log_directory,
+            grove,
+            environment: RefCell::default(),
+            table: RefCell::default(),
+            starting: Mutex::new(()),
+            closing: Cell::new(false),
+            buffer: Buffer::new(),
+            main_gone: watch::Sender::new(None),
+        })))
+    }
+
+    /// Returns the cgroup that holds all processes; to be remembered, for [`end_remains`](crate::tree::end_remains).
+    pub fn cgroup(&self) -> Option<PathBuf> {
+        self.0.grove.cgroup()
+    }
+
+    /// Replaces the run's variables; the earlier ones are wiped.
+    pub fn set_environment(&self, environment: Environment) {
+        drop(self.0.environment.replace(environment));
+    }
+
+    fn find(&self, id: &ProcessId) -> Option<Rc<Process>> {
+        self.0
+            .table
+            .borrow()
+            .iter()
+            .find(|process| process.id == *id)
+            .map(Rc::clone)
+    }
+
+    fn get(&self, id: &ProcessId) -> Result<Rc<Process>, Error> {
+        self.find(id).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "no process of this name was started")
+                .with("process", id)
+        })
+    }
+
+    /// Attaches to the output of a process from an offset on; the stream ends behind the exit frame.
+    ///
+    /// * Replay and live output join without gap or duplicate; a frame that holds the offset is cut there.
+    /// * The stream reads the files at its own pace and holds nobody up.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; in the stream, those of reading the files.
+    pub fn attach(
+        &self,
+        id: &ProcessId,
+        from: Offset,
+    ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+        let process = self.get(id)?;
+        let follow = process.log.borrow().follow();
+        let reader = LogReader::at(self.0.log_directory.join(id.as_str()), from.0);
+        let next = async |(mut reader, mut follow): (LogReader, watch::Receiver<Option<Frame>>)| {
+            loop {
+                if let Some(exit) = &*follow.borrow_and_update() {
+                    reader.ended(exit.clone());
+                }
+                match reader.next() {
+                    Ok(Some(frame)) => return Some((Ok(frame), (reader, follow))),
+                    Ok(None) if reader.is_finished() => return None,
+                    Ok(None) => {}
+                    Err(e) => {
+                        reader.give_up();
+                        return Some((Err(e), (reader, follow)));
+                    }
+                }
+                if follow.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        Ok(stream::unfold((reader, follow), next).boxed())
+    }
+
+    /// Closes the standard input of a process; again is success.
+    ///
+    /// * A write that waits fails.
+    /// * A terminal cannot be closed for input only: it is sent its end-of-file character.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub fn close_stdin(&self, id: &ProcessId) -> Result<(), Error> {
+        self.get(id)?.input.close();
+        Ok(())
+    }
+
+    /// Sets the size of its terminal; its foreground processes are told.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `Unsupported` for pipes.
+    pub fn resize(&self, id: &ProcessId, size: TerminalSize) -> Result<(), Error> {
+        self.get(id)?.resize(size)
+    }
+
+    /// Sends a signal to the process and everything it started; a process that has ended is success.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `InvalidInput` for a real-time signal; `PermissionDenied`, naming them, where a process refuses.
+    pub fn signal(&self, id: &ProcessId, signal: Signal) -> Result<(), Error> {
+        self.get(id)?.signal(signal)
+    }
+
+    /// Lists all processes ever started here, in the order of their start.
+    pub fn list(&self) -> Vec<ProcessState> {
+        self.0
+            .table
+            .borrow()
+            .iter()
+            .map(|process| process.state())
+            .collect()
+    }
+}
+
+#[expect(clippy::future_not_send, reason = "the supervisor has one thread")]
+impl Processes {
+    /// Starts a process; returns once its program really runs.
+    ///
+    /// * The same id with the same spec again returns the first answer; with another spec it is `AlreadyExists`.
+    /// * A process that did not start leaves nothing.
+    ///
+    /// # Errors
+    ///
+    /// * `DirectoryNotFound`, `ProgramNotFound`, `InterpreterNotFound`, `NotExecutable`, naming what is missing and where it was looked for.
+    /// * `TooLarge`, with sizes; `ResourceExhausted`; `Unavailable` for a program that is being written, and once everything is being stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// The process is either started and listed, or was never there.
+    pub async fn start(&self, id: &ProcessId, spec: &ProcessSpec) -> Result<Started, Error> {
+        let _turn = self.0.starting.lock().await;
+        if let Some(process) = self.find(id) {
+            if process.spec == *spec {
+                return Ok(process.started.clone());
+            }
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                "a process of this name was started with another spec",
+            )
+            .with("process", id));
+        }
+        let environment = match &spec.environment {
+            EnvironmentSource::Run(overlay) => self.0.environment.borrow().overlaid(overlay),
+            EnvironmentSource::Exact(exact) => exact.clone(),
+        };
+        environment.check(spec.command.kernel_size())?;
+        resolve::directory(&spec.directory)?;
+        let program = resolve::program(spec.command.program(), &spec.directory, &environment)?;
+        let directory = self.0.log_directory.join(id.as_str());
+        let exit = log::prepare(&directory)?;
+        let mut unstarted = Unstarted(Some(&directory));
+        let (spawned, seat) = self.spawn(id, &program, spec, &environment).await?;
+        // No await from here on: whoever gives up this call finds the process listed.
+        let tree = self.0.grove.tree(spawned.pid, seat);
+        let started = Started {
+            program,
+            pid: spawned.pid.as_raw_nonzero().get().unsigned_abs(),
+        };
+        let log = LogWriter::new(directory.clone(), spec.log_limit, exit);
+        let record = Record::new(id, self.0.table.borrow().len() as u64, spec.main, &started);
+        let pid = spawned.pid;
+        let (process, watched) = record
+            .store(&directory)
+            .and_then(|()| self.adopt(id, spec, started.clone(), log, &tree, spawned))
+            .inspect_err(|_| {
+                tree.kill();
+                let _reaped = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+                tree.leader_reaped();
+                tree.kill();
+            })?;
+        unstarted.0 = None;
+        self.0.table.borrow_mut().push(Rc::clone(&process));
+        let shared = Rc::downgrade(&self.0);
+        tokio::task::spawn_local(async move {
+            let main = process.spec.main;
+            let exit = process.exit.subscribe();
+            process.live(watched).await;
+            if main && let Some(shared) = shared.upgrade() {
+                shared.main_gone.send_if_modified(|first| {
+                    let news = first.is_none();
+                    if news {
+                        *first = *exit.borrow();
+                    }
+                    news
+                });
+            }
+        });
+        Ok(started)
+    }
+
+    async fn spawn(
+        &self,
+        id: &ProcessId,
+        program: &Path,
+        spec: &ProcessSpec,
+        environment: &Environment,
+    ) -> Result<(Spawned, Option<Seat>), Error> {
+        let until = Instant::now() + BUSY_PATIENCE;
+        loop {
+            if self.0.closing.get() {
+                return Err(Error::new(ErrorKind::Unavailable, "the instance is ending")
+                    .with("process", id)
+                    .retryable(false));
+            }
+            let seat = self.0.grove.seat(id);
+            match spawn::spawn(
+                program,
+                spec,
+                environment,
+                seat.as_ref().map(|seat| &seat.entry),
+            ) {
+                Ok(spawned) => return Ok((spawned, seat)),
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::ETXTBSY) if Instant::now() < until => {
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                    // It may be the cgroup that refused: a hierarchy we may write to, and yet not move into.
+                    Some(
+                        libc::EACCES
+                        | libc::EPERM
+                        | libc::EBUSY
+                        | libc::EOPNOTSUPP
+                        | libc::EINVAL
+                        | libc::ENODEV
+                        | libc::ENOENT,
+                    ) if seat.is_some() && self.0.table.borrow().is_empty() => {
+                        drop(seat);
+                        let spawned = spawn::spawn(program, spec, environment, None)
+                            .map_err(|e| spawn::explain(e, program, spec, environment))?;
+                        self.0.grove.give_up_cgroup();
+                        return Ok((spawned, None));
+                    }
+                    _ => return Err(spawn::explain(e, program, spec, environment)),
+                },
+            }
+        }
+    }
+
+    fn adopt(
+        &self,
+        id: &ProcessId,
+        spec: &ProcessSpec,
+        started: Started,
+        log: LogWriter,
+        tree: &Rc<Tree>,
+        spawned: Spawned,
+    ) -> Result<(Rc<Process>, Watched), Error> {
+        let failed = |e| Error::io("failed to watch the process", e).with("process", id);
+        let log = Rc::new(RefCell::new(log));
+        let output = |fd, channel, pipe| {
+            Output::new(fd, channel, pipe, &log, &self.0.buffer).map_err(failed)
+        };
+        let (input, terminal, outputs) = match spawned.streams {
+            Streams::Pipes {
+                stdin,
+                stdout,
+                stderr,
+            } => {
+                let outputs = vec![
+                    output(stdout, Channel::Stdout, true)?,
+                    output(stderr, Channel::Stderr, true)?,
+                ];
+                (Input::new(stdin, false).map_err(failed)?, None, outputs)
+            }
+            Streams::Terminal {
+                output: from,
+                input,
+                control,
+            } => (
+                Input::new(input, true).map_err(failed)?,
+                Some(control),
+                vec![output(from, Channel::Stdout, false)?],
+            ),
+        };
+        let pidfd = spawn::register(spawned.pidfd, Interest::READABLE).map_err(failed)?;
+        let process = Rc::new(Process {
+            id: id.clone(),
+            spec: spec.clone(),
+            started,
+            log,
+            input,
+            tree: Rc::clone(tree),
+            terminal: RefCell::new(terminal),
+            exit: watch::Sender::new(None),
+            gone: watch::Sender::new(false),
+            cause: Cell::new(None),
+            deadline: watch::Sender::new(None),
+        });
+        Ok((process, Watched { pidfd, outputs }))
+    }
+
+    /// Writes to the standard input of a process; returns when the process, or the pipe to it, has taken all.
+    ///
+    /// * Where the process does not read, this waits, and nothing else does.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `Unavailable`, not retryable, once the input is closed or the process has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was taken before stays taken; how much is not told.
+    pub async fn write(&self, id: &ProcessId, bytes: Bytes) -> Result<(), Error> {
+        let process = self.get(id)?;
+        process
+            .input
+            .write(bytes)
+            .await
+            .map_err(|e| e.with("process", id))
+    }
+
+    /// Waits for the end of a process; any number of callers get the same answer, also later.
+    ///
+    /// * The end is the exit of the process itself and a drain of half a second at most, never the end of a pipe that others hold.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
+        let process = self.get(id)?;
+        let mut exit = process.exit.subscribe();
+        let status = exit
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|status| *status);
+        status.ok_or_else(|| {
+            Error::new(ErrorKind::Unexpected, "the process is no longer watched")
+                .with("process", id)
+        })
+    }
+
+    /// Ends a process and everything it started, step by step; returns when nothing is left.
+    ///
+    /// * Standard input is closed if the order says so, the signal goes to the whole tree, `SIGCONT` after it; after the grace
+    ///   everything is killed until nothing is left.
+    /// * A process that has ended is success. A shorter grace given later counts, a longer one does not.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`; `InvalidInput` for a real-time signal; `Unavailable`, naming them, when processes outlive the kill: they
+    /// stay owned and are killed again and again.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was begun goes on.
+    pub async fn stop(
+        &self,
+        id: &ProcessId,
+        order: &StopOrder,
+        cause: EndCause,
+    ) -> Result<(), Error> {
+        self.get(id)?.stop(order, cause).await
+    }
+
+    /// Ends all processes by their stop orders, at once, with `grace` in place of theirs; then every stray. Nothing can be started any more.
+    ///
+    /// # Errors
+    ///
+    /// That of the first process that could not be ended; then starting is possible again, and this can be repeated.
+    pub async fn stop_all(&self, grace: Option<Duration>, cause: EndCause) -> Result<(), Error> {
+        self.0.closing.set(true);
+        // A start that is under way either sees that, or is listed when its turn is over.
+        drop(self.0.starting.lock().await);
+        let all = self.0.table.borrow().clone();
+        let stops = all.iter().map(async |process| {
+            let mut order = process.spec.stop.clone();
+            order.grace = grace.unwrap_or(order.grace);
+            process.stop(&order, cause).await
+        });
+        let ended = futures_util::future::join_all(stops)
+            .await
+            .into_iter()
+            .collect::<Result<(), Error>>();
+        let result = match ended {
+            Ok(()) => self
+                .0
+                .grove
+                .clear(STRAY_PATIENCE)
+                .await
+                .map_err(|left| left.error()),
+            Err(e) => Err(e),
+        };
+        self.0.closing.set(result.is_ok());
+        result
+    }
+
+    /// Returns when the first process with `spec.main` has ended, its exit frame is on disk, and nothing it left behind lives.
+    ///
+    /// * It never returns while something of it cannot be ended.
+    pub async fn main_ended(&self) -> ExitStatus {
+        let mut gone = self.0.main_gone.subscribe();
+        loop {
+            if let Some(status) = *gone.borrow_and_update() {
+                return status;
+            }
+            if gone.changed().await.is_err() {
+                // Its sender is ours, so this is never reached; waiting is the only answer that is not a lie.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Finds everything that descends from us: we are its subreaper, so no daemon gets away, only its parentage gets lost.
+
+use std::collections::{HashMap, HashSet};
+
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd_send_signal};
+
+/// What `/proc` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) pid: Pid,
+    parent: i32,
+    group: i32,
+    pub(super) session: i32,
+    /// Its start in clock ticks: with the pid, who it is.
+    pub(super) start: u64,
+    dead: bool,
+}
+
+impl Seen {
+    fn parse(text: &[u8]) -> Option<Self> {
+        // The name in parentheses may hold anything, parentheses too.
+        let open = text.iter().position(|b| *b == b'(')?;
+        let close = text.iter().rposition(|b| *b == b')')?;
+        let pid = std::str::from_utf8(text.get(..open)?)
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
+        let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let session = fields.next()?.parse().ok()?;
+        let start = fields.nth(15)?.parse().ok()?;
+        Some(Self {
+            pid: Pid::from_raw(pid)?,
+            parent,
+            group,
+            session,
+            start,
+            dead: matches!(state, "Z" | "X"),
+        })
+    }
+
+    pub(super) fn read(pid: Pid) -> Option<Self> {
+        let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        Self::parse(&std::fs::read(path).ok()?)
+    }
+
+    /// Returns its process group if its number cannot be given away: a member is our child, and only we reap it.
+    pub(super) fn pinned_group(&self) -> Option<Pid> {
+        let ours = self.parent == getpid().as_raw_nonzero().get();
+        let own_group = rustix::process::getpgrp();
+        Pid::from_raw(self.group).filter(|group| ours && *group != own_group)
+    }
+
+    /// Sends a signal to exactly this process; gone already is success.
+    pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        let handle = match pidfd_open(self.pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(rustix::io::Errno::SRCH) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        // The number may have been given away before the handle was there.
+        if Self::read(self.pid).is_none_or(|now| now.start != self.start) {
+            return Ok(());
+        }
+        match pidfd_send_signal(handle, signal) {
+            Err(rustix::io::Errno::SRCH) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// What is known to belong to one process: who was seen in its tree, and in which sessions.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    seen: HashSet<(Pid, u64)>,
+    sessions: HashSet<i32>,
+}
+
+impl Known {
+    pub(super) fn of(leader: Pid) -> Self {
+        Self {
+            seen: HashSet::new(),
+            sessions: HashSet::from([leader.as_raw_nonzero().get()]),
+        }
+    }
+
+    pub(super) fn holds(&self, seen: &Seen) -> bool {
+        self.seen.contains(&(seen.pid, seen.start)) || self.sessions.contains(&seen.session)
+    }
+
+    /// Replaces what is known by what lives, so that a number that is used again means nothing.
+    pub(super) fn replace(&mut self, alive: &[Seen], leader: Option<Pid>, own_session: i32) {
+        self.seen = alive.iter().map(|seen| (seen.pid, seen.start)).collect();
+        self.sessions = alive
+            .iter()
+            .map(|seen| seen.session)
+            .chain(leader.map(|pid| pid.as_raw_nonzero().get()))
+            .filter(|session| *session != own_session && *session != 0)
+            .collect();
+    }
+}
+
+pub(super) fn own_session() -> i32 {
+    getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get())
+}
+
+/// Returns our own children, living or not.
+pub(super) fn children() -> Vec<Pid> {
+    let own = getpid();
+    let mut found = Vec::new();
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    for task in tasks {
+        let Ok(text) = std::fs::read_to_string(task.path().join("children")) else {
+            // A kernel without that file: everybody is asked for his parent.
+            return everybody()
+                .into_iter()
+                .filter(|seen| seen.parent == own.as_raw_nonzero().get())
+                .map(|seen| seen.pid)
+                .collect();
+        };
+        found.extend(
+            text.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .filter_map(Pid::from_raw),
+        );
+    }
+    found
+}
+
+fn everybody() -> Vec<Seen> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .filter_map(Seen::read)
+        .collect()
+}
+
+/// Our descendants, each below the child of ours that it descends from.
+///
+/// * Processes that are dead and only wait to be reaped are left out.
+/// * Children in our own session are none of the processes that we started, and are left out with what is below them.
+pub(super) fn families() -> Vec<(Seen, Vec<Seen>)> {
+    let own = getpid().as_raw_nonzero().get();
+    let own_session = own_session();
+    let mut below: HashMap<i32, Vec<Seen>> = HashMap::new();
+    for seen in everybody() {
+        below.entry(seen.parent).or_default().push(seen);
+    }
+    let heads = below.remove(&own).unwrap_or_default();
+    heads
+        .into_iter()
+        .filter(|head| head.session != own_session)
+        .map(|head| {
+            let mut family = Vec::new();
+            let mut todo = vec![head];
+            while let Some(seen) = todo.pop() {
+                todo.extend(
+                    below
+                        .remove(&seen.pid.as_raw_nonzero().get())
+                        .unwrap_or_default(),
+                );
+                if !seen.dead {
+                    family.push(seen);
+                }
+            }
+            (head, family)
+        })
+        .collect()
+}
+
+/// Reaps those of our children that are dead, were adopted, and are nobody's leader.
+pub(super) fn reap(is_leader: &dyn Fn(Pid) -> bool) {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    let own_session = own_session();
+    for pid in children() {
+        if is_leader(pid)
+            || Seen::read(pid).is_none_or(|seen| !seen.dead || seen.session == own_session)
+        {
+            continue;
+        }
+        let _taken = waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_confuse() {
+        let line = b"42 (a) Z (b) S 7 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 8735 100 1";
+        let seen = Seen::parse(line).unwrap();
+        assert_eq!(
+            (
+                seen.pid.as_raw_nonzero().get(),
+                seen.parent,
+                seen.session,
+                seen.start,
+                seen.dead
+            ),
+            (42, 7, 41, 8735, false)
+        );
+    }
+
+    #[test]
+    fn what_lives_replaces_what_was_known() {
+        let seen = |pid, session, start| Seen {
+            pid: Pid::from_raw(pid).unwrap(),
+            parent: 1,
+            group: session,
+            session,
+            start,
+            dead: false,
+        };
+        let mut known = Known::of(Pid::from_raw(10).unwrap());
+        assert!(known.holds(&seen(11, 10, 1)));
+        known.replace(&[seen(12, 12, 5)], None, 3);
+        assert!(known.holds(&seen(12, 99, 5)) && known.holds(&seen(13, 12, 6)));
+        assert!(!known.holds(&seen(11, 10, 1)) && !known.holds(&seen(12, 99, 6)));
+    }
+}

@@ -1,0 +1,20 @@
+//! Real processes: started, recorded and ended for real, each test in a process of its own.
+#![expect(
+    clippy::future_not_send,
+    reason = "the supervisor has one thread, and so has each test"
+)]
+
+/// Makes a test of each function, alone in a process.
+macro_rules! alone {
+    ($(async fn $name:ident() $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), async || $body);
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod tree;
