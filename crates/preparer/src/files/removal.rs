@@ -1,0 +1,186 @@
+//! Deletes a directory tree with one descriptor at a time, however deep it is.
+//!
+//! It never follows a link, never crosses into another mount, and never goes up into a directory that is not the one it came from.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use groundcrew_core::error::{Error, ErrorKind};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat},
+    io::Errno,
+};
+
+use super::{beneath, id::FileId};
+
+/// Deletes `name` in `parent`, whatever it is; nothing there is success.
+///
+/// # Errors
+///
+/// The first thing that cannot be deleted, by its path: a mount point, an immutable file.
+pub(crate) fn remove(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<(), Error> {
+    match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(blocked("failed to look at", shown.to_owned(), errno)),
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
+            return match unlinkat(parent, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(errno) => Err(blocked("failed to delete", shown.to_owned(), errno)),
+            };
+        }
+        Ok(_) => {}
+    }
+    let mut walk = Walk {
+        shown,
+        way: Vec::new(),
+        at: enter(parent, name)
+            .map_err(|errno| blocked("failed to enter", shown.to_owned(), errno))?,
+    };
+    while walk.step()? {}
+    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(blocked("failed to delete", shown.to_owned(), errno)),
+    }
+}
+
+struct Walk<'a> {
+    shown: &'a Path,
+    /// The directories above the present one, with the name by which each was left.
+    way: Vec<(FileId, OsString)>,
+    at: OwnedFd,
+}
+
+impl Walk<'_> {
+    fn path(&self, name: &OsStr) -> PathBuf {
+        let mut path = self.shown.to_owned();
+        path.extend(self.way.iter().map(|(_, name)| name));
+        path.push(name);
+        path
+    }
+
+    /// Empties the present directory up to its first subdirectory, and enters that, or goes up; `false` at the end.
+    fn step(&mut self) -> Result<bool, Error> {
+        let failed =
+            |walk: &Self, errno| blocked("failed to read", walk.path(OsStr::new("")), errno);
+        let entries = Dir::read_from(&self.at).map_err(|errno| failed(self, errno))?;
+        for entry in entries {
+            let entry = entry.map_err(|errno| failed(self, errno))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if entry.file_type() != FileType::Directory {
+                match unlinkat(&self.at, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => continue,
+                    // Some filesystems do not tell the type.
+                    Err(Errno::ISDIR | Errno::PERM) if is_directory(&self.at, name) => {}
+                    Err(errno) => {
+                        return Err(blocked("failed to delete", self.path(name), errno));
+                    }
+                }
+            }
+            let below = match enter(&self.at, name) {
+                Ok(below) => below,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(blocked("failed to enter", self.path(name), errno)),
+            };
+            let id = fstat(&self.at)
+                .map(|stat| FileId::of_stat(&stat))
+                .map_err(|errno| failed(self, errno))?;
+            self.way
+                .push((id, OsString::from_vec(name.as_bytes().to_vec())));
+            self.at = below;
+            return Ok(true);
+        }
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<bool, Error> {
+        let Some((id, name)) = self.way.pop() else {
+            return Ok(false);
+        };
+        let above = openat(
+            &self.at,
+            "..",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .and_then(|above| fstat(&above).map(|stat| (above, FileId::of_stat(&stat))));
+        match above {
+            Ok((above, found)) if found == id => self.at = above,
+            Ok(_) => {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    "a directory was moved while it was being deleted",
+                )
+                .with("path", self.path(&name).display())
+                .retryable(true));
+            }
+            Err(errno) => return Err(blocked("failed to leave", self.path(&name), errno)),
+        }
+        match unlinkat(&self.at, &name, AtFlags::REMOVEDIR) {
+            // Not empty: something was added meanwhile; the next pass meets it.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(true),
+            Err(errno) => Err(blocked("failed to delete", self.path(&name), errno)),
+        }
+    }
+}
+
+fn is_directory(at: &OwnedFd, name: &OsStr) -> bool {
+    statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Opens a directory and makes sure that its entries may be deleted.
+fn enter(at: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let below = match beneath::open_directory(at, name) {
+        Err(Errno::ACCESS) => {
+            // A directory that its owner may not read, as some package caches are: it is ours to open.
+            let handle = beneath::open(at, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+            let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
+            rustix::fs::chmod(&*link, Mode::RWXU)?;
+            beneath::open_directory(at, name)?
+        }
+        other => other?,
+    };
+    let mode = Mode::from_raw_mode(fstat(&below)?.st_mode);
+    if !mode.contains(Mode::RWXU) {
+        fchmod(&below, Mode::RWXU)?;
+    }
+    Ok(below)
+}
+
+fn blocked(message: &'static str, path: PathBuf, errno: Errno) -> Error {
+    let error = match errno {
+        Errno::XDEV | Errno::BUSY => Error::new(
+            ErrorKind::Unavailable,
+            "a mount point is in the way of deleting; unmount it",
+        )
+        .with_source(std::io::Error::from(errno)),
+        Errno::PERM => Error::new(
+            ErrorKind::PermissionDenied,
+            "the system refuses to delete; the file may be immutable",
+        )
+        .with_source(std::io::Error::from(errno)),
+        _ => Error::io(message, errno.into()),
+    };
+    // The path may be as deep as the tree: its end says which one, its beginning where.
+    let text = path.display().to_string();
+    let text = if text.len() > 4096 {
+        let end: String = text.chars().rev().take(200).collect();
+        format!(
+            "{}/…{}",
+            text.chars().take(400).collect::<String>(),
+            end.chars().rev().collect::<String>()
+        )
+    } else {
+        text
+    };
+    error.with("path", text)
+}

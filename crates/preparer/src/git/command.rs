@@ -1,0 +1,296 @@
+//! Runs the git program in the local profile: nothing of the repository, of the user or of our environment is executed or followed.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+};
+
+use groundcrew_core::{
+    cancel::CancelToken,
+    error::{Error, ErrorKind},
+};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+};
+
+use crate::{config::GitProgram, text::lossy};
+
+/// How much output of git is kept.
+const KEPT_OUTPUT: usize = 64 * 1024;
+
+/// Settings of every call; each closes one door.
+const SETTINGS: [(&str, &str); 18] = [
+    // No hook runs, whether it is in the repository or named by its configuration.
+    ("core.hooksPath", "/dev/null"),
+    // Queries for changed files start a program.
+    ("core.fsmonitor", "false"),
+    // A detached gc would outlive us and hold locks.
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    // Nothing may reach a network or a credential store.
+    ("core.sshCommand", "false"),
+    ("credential.helper", ""),
+    ("protocol.ext.allow", "never"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.askPass", "false"),
+    // The git directory is always named; one that only looks like a bare repository is never found by chance.
+    ("safe.bareRepository", "explicit"),
+    // No upstream is written: that takes the lock of the configuration, which fails when many do it at once.
+    ("branch.autoSetupMerge", "false"),
+    // The user's attribute file could name filters.
+    ("core.attributesFile", "/dev/null"),
+    // A split index keeps half of itself in another file.
+    ("core.splitIndex", "false"),
+    ("core.untrackedCache", "false"),
+    // Several workers write files at once; few files are not worth the workers.
+    ("checkout.workers", "0"),
+    ("checkout.thresholdForParallelism", "100"),
+];
+
+/// The git program and where its own programs are searched.
+#[derive(Clone, Debug)]
+pub(crate) struct Git {
+    program: PathBuf,
+    search: OsString,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    /// The git directory; never found by looking around.
+    pub(crate) git_dir: &'a Path,
+    /// The work tree, if the call needs one.
+    pub(crate) work_tree: Option<&'a Path>,
+    /// More settings, stronger than those of the repository.
+    pub(crate) settings: &'a [(OsString, OsString)],
+    /// The arguments.
+    pub(crate) args: &'a [&'a OsStr],
+    /// What git gets as its stdin: a locked directory, so that the lock lives as long as git, or nothing.
+    pub(crate) holds: Option<&'a OwnedFd>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Its exit status.
+    pub(crate) status: ExitStatus,
+    /// The beginning of what it wrote to stdout.
+    pub(crate) stdout: Vec<u8>,
+    /// The beginning of what it wrote to stderr.
+    pub(crate) stderr: Vec<u8>,
+}
+
+impl Git {
+    /// Finds the program.
+    ///
+    /// # Errors
+    ///
+    /// `ProgramNotFound` when there is none.
+    pub(crate) fn find(program: &GitProgram) -> Result<Self, Error> {
+        match program {
+            GitProgram::Path(path) => Ok(Self {
+                program: path.clone(),
+                search: path.parent().unwrap_or(path).as_os_str().to_owned(),
+            }),
+            GitProgram::Search(search) => std::env::split_paths(search)
+                .filter(|directory| directory.is_absolute())
+                .map(|directory| directory.join("git"))
+                .find(|path| {
+                    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+                })
+                .map(|program| Self {
+                    program,
+                    search: search.clone(),
+                })
+                .ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::ProgramNotFound,
+                        "there is no git program in the search path; install git",
+                    )
+                    .with("PATH", search.display())
+                }),
+        }
+    }
+
+    /// Runs git and waits for its end; the whole process group ends with a cancellation, or when the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`; else that of starting it. A status that is not zero is no error here.
+    pub(crate) async fn run(&self, call: &Call<'_>, cancel: &CancelToken) -> Result<Output, Error> {
+        let mut child = self.command(call)?.spawn().map_err(|error| {
+            Error::io("failed to start git", error).with("program", self.program.display())
+        })?;
+        let mut group = Group(
+            child
+                .id()
+                .and_then(|id| i32::try_from(id).ok())
+                .and_then(Pid::from_raw),
+        );
+        let output = tokio::select! {
+            output = collect(&mut child) => output,
+            () = cancel.cancelled() => {
+                group.kill();
+                let ended = child.wait().await;
+                group.forget();
+                return match ended {
+                    Ok(_) => Err(Error::new(ErrorKind::Cancelled, "cancelled while git was at work")),
+                    Err(error) => Err(Error::io("failed to wait for git", error)),
+                };
+            }
+        };
+        if output.is_ok() {
+            group.forget();
+        }
+        output.map_err(|error| Error::io("failed to run git", error))
+    }
+
+    /// Runs git as [`run`](Self::run) does; a status that is not zero is an error with git's own words.
+    pub(crate) async fn succeed(
+        &self,
+        call: &Call<'_>,
+        doing: &'static str,
+        cancel: &CancelToken,
+    ) -> Result<Vec<u8>, Error> {
+        let output = self.run(call, cancel).await?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(failure(doing, &output))
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that starts a process: fixed directory, empty environment, own group"
+    )]
+    fn command(&self, call: &Call<'_>) -> Result<Command, Error> {
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir("/")
+            .env_clear()
+            .env("PATH", &self.search)
+            .env("HOME", "/dev/null")
+            .env("LC_ALL", "C")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_OPTIONAL_LOCKS", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_LFS_SKIP_SMUDGE", "1")
+            .env("GIT_COMMITTER_NAME", super::settings::NAME)
+            .env("GIT_COMMITTER_EMAIL", super::settings::EMAIL);
+        let fixed = SETTINGS
+            .iter()
+            .map(|(key, value)| (OsStr::new(key), OsStr::new(value)));
+        let more = call
+            .settings
+            .iter()
+            .map(|(key, value)| (key.as_os_str(), value.as_os_str()));
+        // Settings travel as variables: a key may hold `=`, which an argument cannot express.
+        let mut count = 0;
+        for (key, value) in fixed.chain(more) {
+            command
+                .env(format!("GIT_CONFIG_KEY_{count}"), key)
+                .env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        command.env("GIT_CONFIG_COUNT", count.to_string());
+        let mut directory = OsString::from("--git-dir=");
+        directory.push(call.git_dir);
+        command.arg(directory);
+        if let Some(tree) = call.work_tree {
+            let mut argument = OsString::from("--work-tree=");
+            argument.push(tree);
+            command.arg(argument);
+        }
+        command
+            .args(call.args)
+            .stdin(match call.holds {
+                Some(held) => held
+                    .try_clone()
+                    .map_err(|error| Error::io("failed to hand a lock to git", error))?
+                    .into(),
+                None => Stdio::null(),
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        Ok(command)
+    }
+}
+
+/// Makes an error of a call that failed.
+pub(crate) fn failure(doing: &'static str, output: &Output) -> Error {
+    let words = lossy(output.stderr.trim_ascii());
+    let kind = if words.contains("No space left") {
+        ErrorKind::ResourceExhausted
+    } else if words.contains("Permission denied") || words.contains("Read-only file system") {
+        ErrorKind::PermissionDenied
+    } else {
+        ErrorKind::Unexpected
+    };
+    Error::new(kind, doing)
+        .with("status", output.status)
+        .with_source(words)
+}
+
+async fn collect(child: &mut Child) -> std::io::Result<Output> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr, status) = tokio::try_join!(keep(stdout), keep(stderr), child.wait())?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+/// Reads to the end, and keeps the beginning.
+async fn keep(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    let Some(mut stream) = stream else {
+        return Ok(kept);
+    };
+    let mut buffer = [0; 4096];
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(kept);
+        }
+        let room = KEPT_OUTPUT.saturating_sub(kept.len()).min(count);
+        kept.extend_from_slice(&buffer[..room]);
+    }
+}
+
+/// The process group of a call; ended when dropped.
+#[derive(Debug)]
+struct Group(Option<Pid>);
+
+impl Group {
+    fn kill(&self) {
+        if let Some(pid) = self.0 {
+            // It may be gone already, which is what is wanted.
+            let _gone = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

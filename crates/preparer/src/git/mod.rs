@@ -1,0 +1,12 @@
+//! Git: libgit2 for every read, the git program for what makes worktrees.
+
+pub(crate) mod admin;
+pub(crate) mod branch;
+pub(crate) mod command;
+pub(crate) mod history;
+pub(crate) mod ignore;
+pub(crate) mod inspect;
+pub(crate) mod repository;
+pub(crate) mod settings;
+pub(crate) mod snapshot;
+pub(crate) mod start;

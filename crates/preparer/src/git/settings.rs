@@ -1,0 +1,239 @@
+//! What the configuration of a repository and of the user says about writing files, about filters, and about who the user is.
+
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
+};
+
+use git2::{Config, ConfigLevel, Repository};
+use groundcrew_core::{
+    cancel::CancelToken,
+    env::{Definition, Key, Tier},
+    error::Error,
+};
+
+use super::command::{Call, Git};
+use crate::config::UserGitConfig;
+
+/// The name of whoever acts where the user has none.
+pub(crate) const NAME: &str = "groundcrew";
+/// Its address.
+pub(crate) const EMAIL: &str = "groundcrew@localhost";
+
+/// Settings that tell how files are written; the user's own count, or the user's shell would see changes.
+const CHECKOUT: [&str; 8] = [
+    "core.autocrlf",
+    "core.eol",
+    "core.safecrlf",
+    "core.symlinks",
+    "core.filemode",
+    "core.checkStat",
+    "core.trustctime",
+    "core.precomposeUnicode",
+];
+
+/// Puts the repository's and the user's configuration together, without asking the environment where the latter is.
+pub(crate) fn layered(
+    repository: &Repository,
+    user: &UserGitConfig,
+) -> Result<Config, git2::Error> {
+    let mut config = Config::new()?;
+    add_user(&mut config, user)?;
+    let local = repository.commondir().join("config");
+    if local.is_file() {
+        config.add_file(&local, ConfigLevel::Local, false)?;
+    }
+    let own = repository.path().join("config.worktree");
+    if own.is_file()
+        && config
+            .get_bool("extensions.worktreeConfig")
+            .unwrap_or(false)
+    {
+        config.add_file(&own, ConfigLevel::Worktree, false)?;
+    }
+    config.snapshot()
+}
+
+/// Puts the user's configuration together, for where there is no repository yet.
+pub(crate) fn of_user(user: &UserGitConfig) -> Result<Config, git2::Error> {
+    let mut config = Config::new()?;
+    add_user(&mut config, user)?;
+    config.snapshot()
+}
+
+fn add_user(config: &mut Config, user: &UserGitConfig) -> Result<(), git2::Error> {
+    let files = [
+        (&user.system, ConfigLevel::System),
+        (&user.xdg, ConfigLevel::XDG),
+        (&user.global, ConfigLevel::Global),
+    ];
+    for (file, level) in files {
+        if let Some(file) = file
+            && file.is_file()
+        {
+            config.add_file(file, level, false)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the user's settings for writing files; the repository's own are read by git itself.
+pub(crate) fn checkout(config: &Config) -> Vec<(OsString, OsString)> {
+    CHECKOUT
+        .iter()
+        .filter_map(|key| {
+            config
+                .get_bytes(key)
+                .ok()
+                .map(|value| (OsString::from(key), OsString::from_vec(value.to_vec())))
+        })
+        .collect()
+}
+
+/// Returns the number of checkout workers that the user chose, if any.
+pub(crate) fn workers(config: &Config) -> Option<(OsString, OsString)> {
+    let value = config.get_bytes("checkout.workers").ok()?;
+    Some((
+        "checkout.workers".into(),
+        OsString::from_vec(value.to_vec()),
+    ))
+}
+
+/// Returns definitions of an identity for those parts that neither configuration nor environment give.
+pub(crate) fn identity(config: &Config, given: &[Definition]) -> Result<Vec<Definition>, Error> {
+    let configured = |key: &str| config.get_bytes(key).is_ok_and(|value| !value.is_empty());
+    let mut definitions = Vec::new();
+    for who in ["author", "committer"] {
+        for (part, value) in [("name", NAME), ("email", EMAIL)] {
+            let key = Key::new(OsString::from(
+                format!("GIT_{}_{}", who, part).to_uppercase(),
+            ))?;
+            let known = configured(&format!("user.{part}"))
+                || configured(&format!("{who}.{part}"))
+                || given.iter().any(|definition| definition.key == key)
+                || part == "email" && given.iter().any(|d| d.key.as_bytes() == b"EMAIL");
+            if !known {
+                definitions.push(Definition::literal(
+                    key,
+                    value,
+                    Tier::Fallback,
+                    "git identity",
+                ));
+            }
+        }
+    }
+    Ok(definitions)
+}
+
+/// Tells whether the configuration of a repository may define content filters.
+fn may_define_filters(common: &Path) -> Result<bool, Error> {
+    for name in ["config", "config.worktree"] {
+        let path = common.join(name);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes.to_ascii_lowercase(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                return Err(
+                    Error::io("failed to read the configuration of the repository", error)
+                        .with("path", path.display()),
+                );
+            }
+        };
+        let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+        if has(b"filter") || has(b"include") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns settings that turn every content filter of a repository off, as git itself would find them.
+pub(crate) async fn without_filters(
+    git: &Git,
+    common: &Path,
+    cancel: &CancelToken,
+) -> Result<Vec<(OsString, OsString)>, Error> {
+    if !may_define_filters(common)? {
+        return Ok(Vec::new());
+    }
+    let output = git
+        .run(
+            &Call {
+                git_dir: common,
+                work_tree: None,
+                settings: &[],
+                args: &[
+                    "config",
+                    "--includes",
+                    "-z",
+                    "--name-only",
+                    "--get-regexp",
+                    "^filter\\.",
+                ]
+                .map(OsStr::new),
+                holds: None,
+            },
+            cancel,
+        )
+        .await?;
+    // 1 says that nothing matches.
+    if !output.status.success() && output.status.code() != Some(1) {
+        return Err(super::command::failure(
+            "failed to read the filters that the repository defines",
+            &output,
+        ));
+    }
+    let drivers: BTreeSet<&[u8]> = output
+        .stdout
+        .split(|byte| *byte == 0)
+        .filter_map(|key| {
+            let end = key.iter().rposition(|byte| *byte == b'.')?;
+            key.get(b"filter.".len()..end)
+        })
+        .collect();
+    Ok(drivers
+        .iter()
+        .flat_map(|driver| {
+            [
+                ("smudge", ""),
+                ("clean", ""),
+                ("process", ""),
+                ("required", "false"),
+            ]
+            .map(|(name, value)| {
+                let key = [b"filter.", *driver, b".", name.as_bytes()].concat();
+                (OsStr::from_bytes(&key).to_owned(), value.into())
+            })
+        })
+        .collect())
+}
+
+/// Returns the names of the filters that the attributes at the root of a tree, or of the repository, ask for.
+pub(crate) fn filters_asked_for(repository: &Repository, base: &git2::Commit<'_>) -> Vec<String> {
+    let mut texts = Vec::new();
+    if let Ok(blob) = base
+        .tree()
+        .and_then(|tree| {
+            tree.get_name(".gitattributes")
+                .map(|entry| entry.id())
+                .ok_or_else(|| git2::Error::from_str("none"))
+        })
+        .and_then(|id| repository.find_blob(id))
+    {
+        texts.push(blob.content().to_vec());
+    }
+    if let Ok(bytes) = std::fs::read(repository.commondir().join("info/attributes")) {
+        texts.push(bytes);
+    }
+    let names: BTreeSet<String> = texts
+        .iter()
+        .flat_map(|text| text.split(|byte| *byte == b'\n'))
+        .filter(|line| !line.trim_ascii_start().starts_with(b"#"))
+        .flat_map(|line| line.split(|byte| byte.is_ascii_whitespace()).skip(1))
+        .filter_map(|attribute| attribute.strip_prefix(b"filter="))
+        .map(crate::text::lossy)
+        .collect();
+    names.into_iter().collect()
+}

@@ -1,0 +1,515 @@
+//! The preparer of task directories: one for each task, a git repository, kept when the run ends.
+
+mod repository;
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    id::{AttemptId, PreparerName, RunId, TaskId, TenantId},
+    identity::Presence,
+    instance::Instance,
+    preparer::{ApplyContext, Contribution, Found, PlanContext, PlannedResource, Preparer},
+    undo::{Assessment, Due, UndoOptions, UndoRecord, Undone},
+    wire,
+    workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
+};
+use rustix::{
+    fs::{Dir, FlockOperation, Mode, flock, fstat, mkdirat},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::ScratchConfig,
+    files::{
+        self, beneath,
+        id::FileId,
+        marker::{self, Layout, MARKER, Marker},
+        trash::{self, Fate, Owner, Trash},
+    },
+    git::{repository::git_error, settings},
+    text,
+};
+
+/// The key of the record of a task's directory.
+const KEY: &str = "scratch";
+
+/// Gives each task a directory of its own that survives its sessions.
+#[derive(Clone, Debug)]
+pub struct ScratchPreparer {
+    name: PreparerName,
+    config: Arc<ScratchConfig>,
+}
+
+impl ScratchPreparer {
+    /// Makes the preparer `scratch`; touches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when a directory of the configuration is not absolute.
+    pub fn new(config: ScratchConfig) -> Result<Self, Error> {
+        for path in [&config.tasks, &config.trash] {
+            if !path.is_absolute() {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "a directory of the scratch preparer is not absolute",
+                )
+                .with("path", path.display()));
+            }
+        }
+        Ok(Self {
+            name: PreparerName::new("scratch")?,
+            config: Arc::new(config),
+        })
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ScratchConfig) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let config = Arc::clone(&self.config);
+        files::blocking(move || work(&config)).await
+    }
+}
+
+/// A task's directory, as data that another process can undo it by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Resource {
+    version: u32,
+    run: RunId,
+    attempt: AttemptId,
+    tenant: TenantId,
+    task: TaskId,
+    #[serde(with = "wire::path")]
+    path: PathBuf,
+}
+
+impl Resource {
+    fn read(text: &str) -> Result<Self, Error> {
+        let wrong = |why: String| {
+            Error::new(
+                ErrorKind::Corrupt,
+                "a record of a task's directory cannot be understood",
+            )
+            .with_source(why)
+        };
+        let resource: Self =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        if resource.version == 1 {
+            Ok(resource)
+        } else {
+            Err(wrong(format!("version {}", resource.version)))
+        }
+    }
+
+    fn owner(&self) -> Owner<'static> {
+        Owner {
+            attempt: self.attempt,
+            key: KEY,
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn identity(record: &UndoRecord) -> Option<FileId> {
+    record.identity.as_ref().and_then(|id| id.0.parse().ok())
+}
+
+#[async_trait]
+impl Preparer for ScratchPreparer {
+    fn name(&self) -> &PreparerName {
+        &self.name
+    }
+
+    async fn plan(&self, cx: PlanContext<'_>) -> Result<Option<Contribution>, Error> {
+        let WorkspaceRequest::Scratch { tenant, task } = &cx.request.workspace else {
+            return Ok(None);
+        };
+        let resource = Resource {
+            version: 1,
+            run: cx.run.clone(),
+            attempt: cx.attempt,
+            tenant: tenant.clone(),
+            task: task.clone(),
+            path: self.config.tasks.join(tenant.as_str()).join(task.as_str()),
+        };
+        let given = cx.request.environment.clone();
+        let environment = self
+            .blocking(move |config| {
+                let config = settings::of_user(&config.user)
+                    .map_err(|error| git_error("failed to read the configuration of git", error))?;
+                settings::identity(&config, &given)
+            })
+            .await?;
+        let state = serde_json::to_string(&resource).map_err(|error| {
+            Error::new(ErrorKind::Unexpected, "failed to write a plan down").with_source(error)
+        })?;
+        Ok(Some(Contribution {
+            workspace: Some(Workspace {
+                kind: "scratch".to_owned(),
+                preparer: self.name.clone(),
+                path: resource.path.clone(),
+                directory: resource.path.clone(),
+                repository: None,
+                branch: None,
+                base: None,
+                owned: false,
+            }),
+            environment,
+            resources: vec![PlannedResource {
+                key: KEY.to_owned(),
+                resource: state.clone(),
+                label: format!("task directory {}", resource.shown()),
+                due: Due::Failure,
+                depends_on: Vec::new(),
+            }],
+            warnings: Vec::new(),
+            state,
+        }))
+    }
+
+    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
+        let path = workspace.path.clone();
+        self.blocking(move |config| {
+            let gone = |why: String| {
+                Error::new(
+                    ErrorKind::NotFound,
+                    "the workspace is gone; no other is taken instead",
+                )
+                .with("path", path.display())
+                .with_source(why)
+            };
+            if path.parent().and_then(Path::parent) != Some(&config.tasks) {
+                return Err(gone("it is not in the directory of tasks".to_owned()));
+            }
+            beneath::open_root(&path)
+                .map(drop)
+                .map_err(|errno| gone(errno.to_string()))
+        })
+        .await
+    }
+
+    async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
+        let resource = Resource::read(&cx.contribution.state)?;
+        let wanted = resource.clone();
+        let made = self
+            .blocking(move |config| directory(config, &wanted))
+            .await?;
+        if made.new {
+            cx.effects.identify(KEY, made.id.into()).await?;
+        }
+        cx.effects.checkpoint("directory-made").await?;
+        self.blocking(move |config| fill(config, &resource, &made))
+            .await?;
+        cx.effects.checkpoint("repository-made").await
+    }
+
+    async fn populate(&self, _: ApplyContext<'_>, _: &dyn Instance) -> Result<(), Error> {
+        // The instance uses the files of the host.
+        Ok(())
+    }
+
+    async fn assess(&self, record: &UndoRecord, _: UndoOptions) -> Result<Assessment, Error> {
+        let (resource, known) = (Resource::read(&record.resource)?, identity(record));
+        self.blocking(move |_| {
+            Ok(match place(&resource, known)? {
+                Place::Nothing | Place::Another(_) => Assessment::default(),
+                Place::Ours { losses, .. } => Assessment {
+                    changed: !losses.is_empty(),
+                    losses,
+                },
+            })
+        })
+        .await
+    }
+
+    async fn undo(&self, record: &UndoRecord, options: UndoOptions) -> Result<Undone, Error> {
+        let (resource, known) = (Resource::read(&record.resource)?, identity(record));
+        self.blocking(move |config| undo(config, &resource, known, options))
+            .await
+    }
+
+    async fn state(&self, record: &UndoRecord) -> Result<Presence, Error> {
+        let (resource, known) = (Resource::read(&record.resource)?, identity(record));
+        self.blocking(move |_| {
+            Ok(match FileId::of(&resource.path)? {
+                Some(id) if known.is_none_or(|known| known == id) => Presence::Present(id.into()),
+                _ => Presence::Absent,
+            })
+        })
+        .await
+    }
+
+    async fn list(&self) -> Result<Vec<Found>, Error> {
+        self.blocking(list).await
+    }
+
+    async fn report(&self, workspace: &Workspace) -> Result<WorkspaceReport, Error> {
+        let path = workspace.path.clone();
+        self.blocking(move |_| {
+            let directory = beneath::open_root(&path).map_err(|errno| {
+                Error::io("failed to open the task's directory", errno.into())
+                    .with("path", path.display())
+            })?;
+            Ok(WorkspaceReport {
+                dirty: !others(&directory)?.is_empty() || !repository::is_fresh(&path)?,
+                ..WorkspaceReport::default()
+            })
+        })
+        .await
+    }
+}
+
+/// A task's directory, open.
+struct Made {
+    directory: OwnedFd,
+    id: FileId,
+    /// Whether it was not there before.
+    new: bool,
+}
+
+/// Makes the directory of the task, or opens the one that is there.
+fn directory(config: &ScratchConfig, resource: &Resource) -> Result<Made, Error> {
+    let failed = |errno: Errno| {
+        let what = match errno {
+            Errno::LOOP | Errno::NOTDIR => "the directory of the task is a link or no directory",
+            _ => "failed to make the directory of the task",
+        };
+        Error::io(what, errno.into()).with("path", resource.path.display())
+    };
+    beneath::private_root(&config.tasks)?;
+    let mut at = beneath::open_root(&config.tasks).map_err(failed)?;
+    let mut new = false;
+    for name in [resource.tenant.as_str(), resource.task.as_str()] {
+        new = match mkdirat(&at, name, Mode::RWXU) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(failed(errno)),
+        };
+        at = beneath::open_directory(&at, OsStr::new(name)).map_err(failed)?;
+    }
+    let id = FileId::of_stat(&fstat(&at).map_err(failed)?);
+    Ok(Made {
+        directory: at,
+        id,
+        new,
+    })
+}
+
+/// Marks the directory, then makes the repository in it.
+fn fill(config: &ScratchConfig, resource: &Resource, made: &Made) -> Result<(), Error> {
+    // Two sessions of one task may come at once.
+    flock(&made.directory, FlockOperation::LockExclusive).map_err(|errno| {
+        Error::io("failed to lock the directory of the task", errno.into())
+            .with("path", resource.path.display())
+    })?;
+    let marker = Marker {
+        layout: Layout::Scratch,
+        directory: resource.task.to_string(),
+        task: Some(resource.task.clone()),
+        tenant: Some(resource.tenant.clone()),
+        run: resource.run.clone(),
+        install: config.install.clone(),
+        attempt: resource.attempt,
+        created_ms: marker::now_ms(),
+        // What was there before may hold work.
+        ready: !made.new,
+    };
+    match Marker::read(&made.directory)? {
+        Some(found) => {
+            let same = found.layout == marker.layout
+                && found.directory == marker.directory
+                && found.task == marker.task
+                && found.tenant == marker.tenant;
+            if !same {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    "the directory of the task is marked as another task's",
+                )
+                .with("path", resource.path.display()));
+            }
+        }
+        None => marker.write(&made.directory, &resource.path)?,
+    }
+    repository::init(&made.directory, &resource.path)?;
+    if made.new {
+        let ready = Marker {
+            ready: true,
+            ..marker
+        };
+        ready.write(&made.directory, &resource.path)?;
+    }
+    Ok(())
+}
+
+/// Lists what is in the directory besides the marker and the repository.
+fn others(directory: &OwnedFd) -> Result<Vec<OsString>, Error> {
+    let failed = |errno: Errno| Error::io("failed to list the directory of the task", errno.into());
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+        let ours = name == "." || name == ".." || name == ".git";
+        if !ours && !name.as_encoded_bytes().starts_with(MARKER.as_bytes()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+enum Place {
+    Nothing,
+    Another(String),
+    Ours {
+        id: FileId,
+        losses: Vec<groundcrew_core::workspace::Finding>,
+    },
+}
+
+fn place(resource: &Resource, known: Option<FileId>) -> Result<Place, Error> {
+    let Some(id) = FileId::of(&resource.path)? else {
+        return Ok(Place::Nothing);
+    };
+    let another = |why: &str| Ok(Place::Another(format!("{} {why}", resource.shown())));
+    if known.is_some_and(|known| known != id) {
+        return another("is not the directory that was made");
+    }
+    let Some(directory) = trash::open_parent(&resource.path, Some(id))? else {
+        return another("is a link or no directory");
+    };
+    let marker = Marker::read(&directory).ok().flatten();
+    let others = others(&directory)?;
+    let repository = resource.path.join(".git").symlink_metadata().is_ok();
+    let half = marker
+        .as_ref()
+        .is_none_or(|marker| marker.attempt == resource.attempt && !marker.ready);
+    if known.is_none() {
+        let empty = others.is_empty() && marker.is_none() && !repository;
+        if !empty && !(half && marker.is_some()) {
+            return another("was there before this launch");
+        }
+    }
+    let mut losses: Vec<_> = text::finding("untracked", &others, |name| name.display().to_string())
+        .into_iter()
+        .collect();
+    if repository && !half {
+        match repository::is_fresh(&resource.path) {
+            Ok(true) => {}
+            Ok(false) => losses.push(text::single("commits", "the repository was used")),
+            Err(error) => losses.push(text::single("unreadable", error.to_string())),
+        }
+    }
+    Ok(Place::Ours { id, losses })
+}
+
+fn undo(
+    config: &ScratchConfig,
+    resource: &Resource,
+    known: Option<FileId>,
+    options: UndoOptions,
+) -> Result<Undone, Error> {
+    let trash = Trash::new(config.trash.clone());
+    let (id, losses) = match place(resource, known)? {
+        Place::Nothing => {
+            return Ok(if trash.empty(resource.owner())? {
+                Undone::REMOVED
+            } else {
+                Undone::AlreadyGone
+            });
+        }
+        Place::Another(why) => return Ok(Undone::NotOurs(why)),
+        Place::Ours { id, losses } => (id, losses),
+    };
+    if !losses.is_empty() && !options.force {
+        return Ok(Undone::Kept(losses));
+    }
+    let fate = if losses.is_empty() {
+        Fate::Discard
+    } else {
+        Fate::Keep
+    };
+    let parent = resource.path.parent().unwrap_or(&resource.path);
+    let Some(parent) = trash::open_parent(parent, None)? else {
+        return Ok(Undone::AlreadyGone);
+    };
+    trash.take(
+        &parent,
+        OsStr::new(resource.task.as_str()),
+        id,
+        resource.owner(),
+        fate,
+    )?;
+    trash.empty(resource.owner())?;
+    // The tenant's directory goes when this was its only task.
+    if let Some(tenant) = resource.path.parent() {
+        match rustix::fs::rmdir(tenant) {
+            Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
+            Err(errno) => {
+                return Err(
+                    Error::io("failed to delete an empty directory", errno.into())
+                        .with("path", tenant.display()),
+                );
+            }
+        }
+    }
+    Ok(Undone::REMOVED)
+}
+
+fn list(config: &ScratchConfig) -> Result<Vec<Found>, Error> {
+    let mut found = Vec::new();
+    for tenant in directories(&config.tasks)? {
+        for task in directories(&tenant)? {
+            let Some(directory) = trash::open_parent(&task, None)? else {
+                continue;
+            };
+            let label = format!("task directory {}", task.display());
+            match Marker::read(&directory) {
+                Ok(Some(marker))
+                    if marker.layout == Layout::Scratch && marker.install == config.install =>
+                {
+                    found.push(Found {
+                        attempt: Some(marker.attempt),
+                        label,
+                    });
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Corrupt => found.push(Found {
+                    attempt: None,
+                    label: format!("{label}, whose {MARKER} is damaged"),
+                }),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    found.sort_by(|a, b| a.label.cmp(&b.label));
+    Ok(found)
+}
+
+fn directories(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let failed =
+        |error| Error::io("failed to list a directory", error).with("path", path.display());
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}

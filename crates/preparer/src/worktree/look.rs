@@ -1,0 +1,259 @@
+//! Looks at one worktree: what is in it, on it, and inside it, that would be lost.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use git2::{Oid, Repository};
+use groundcrew_core::{error::Error, undo::Occasion, workspace::Finding};
+
+use super::resource::Resource;
+use crate::{
+    config::UserGitConfig,
+    files::occupants,
+    git::{
+        admin,
+        history::{self, OwnCommits},
+        ignore::BaseRules,
+        inspect::{self, Differences, Subject},
+        repository::{git_error, open_common},
+        settings,
+    },
+    text,
+};
+
+/// Which worktree.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    /// The common git directory.
+    pub(super) common: PathBuf,
+    /// The work tree.
+    pub(super) tree: PathBuf,
+    /// The reason of its lock.
+    pub(super) reason: String,
+    /// Its branch.
+    pub(super) branch: String,
+    /// What the branch started from.
+    pub(super) base: Oid,
+}
+
+impl Target {
+    /// The one of a record.
+    pub(super) fn of(resource: &Resource) -> Self {
+        Self {
+            common: resource.common.clone(),
+            tree: resource.tree.clone(),
+            reason: resource.reason(),
+            branch: resource.branch.clone(),
+            base: resource.base,
+        }
+    }
+}
+
+/// What was seen.
+pub(super) struct Look {
+    /// The repository, opened at its common directory.
+    pub(super) repository: Repository,
+    /// The entry of the worktree, if there is one.
+    pub(super) entry: Option<PathBuf>,
+    /// The commit that the tree was compared with.
+    pub(super) head: Oid,
+    /// What differs, if there is a tree.
+    pub(super) found: Option<Differences>,
+    /// Commits that nothing holds which survives.
+    pub(super) unheld: Vec<Oid>,
+    /// What would be lost.
+    pub(super) losses: Vec<Finding>,
+    /// Whether anything at all differs from what was made.
+    pub(super) changed: bool,
+}
+
+/// Looks at a worktree; `ready` tells whether making it was finished, so that others may have worked in it.
+pub(super) fn look(
+    target: &Target,
+    tree: Option<&OwnedFd>,
+    ready: bool,
+    occasion: Occasion,
+    user: &UserGitConfig,
+) -> Result<Look, Error> {
+    let repository = open_common(&target.common)?;
+    let entry = admin::find(&target.common, &target.reason, &target.tree)?;
+    let tip = repository
+        .refname_to_id(&format!("refs/heads/{}", target.branch))
+        .ok();
+    let mut losses = Vec::new();
+    let own = match &entry {
+        Some(entry) => match history::own(&repository, entry) {
+            Ok(own) => own,
+            Err(error) => {
+                if ready {
+                    losses.push(text::single("unreadable", error.to_string()));
+                }
+                OwnCommits::default()
+            }
+        },
+        None => OwnCommits::default(),
+    };
+    let head = own.head.or(tip).unwrap_or(target.base);
+    let found = match (tree, &entry) {
+        (Some(tree), Some(entry)) => {
+            if ready {
+                losses.extend(link(target, entry));
+            }
+            Some(compare(&repository, target, entry, tree, head, user)?)
+        }
+        (Some(tree), None) if !is_empty(tree) => {
+            losses.push(text::single(
+                "unreadable",
+                "the entry of the worktree in the repository is gone",
+            ));
+            Some(compare(
+                &repository,
+                target,
+                Path::new(""),
+                tree,
+                head,
+                user,
+            )?)
+        }
+        _ => None,
+    };
+    if let Some(found) = &found {
+        // Without an index the checkout never ended: what is there was written by it, and others never came.
+        let half = !ready && found.index.is_none();
+        let mut different = found.losses(ready || found.index.is_some());
+        if half {
+            different.retain(|finding| finding.what != "modified");
+        }
+        losses.extend(different);
+    }
+    let unheld = unheld(&repository, target, &own, occasion)?;
+    losses.extend(history::finding(&repository, &unheld));
+    if let Some(entry) = &entry {
+        losses.extend(text::finding(
+            "operation",
+            &history::unfinished(entry),
+            |name| (*name).to_owned(),
+        ));
+        if entry.join("modules").symlink_metadata().is_ok() {
+            losses.push(text::single(
+                "nested_repository",
+                "the repositories of filled submodules",
+            ));
+        }
+    }
+    if ready && tree.is_some() {
+        losses.extend(text::finding(
+            "process",
+            &occupants::inside(&target.tree),
+            String::clone,
+        ));
+    }
+    let changed = !losses.is_empty()
+        || head != target.base
+        || tip.is_some_and(|tip| tip != target.base)
+        || found
+            .as_ref()
+            .is_some_and(|found| !found.ignored.is_empty());
+    Ok(Look {
+        repository,
+        entry,
+        head,
+        found,
+        unheld,
+        losses,
+        changed,
+    })
+}
+
+fn compare(
+    repository: &Repository,
+    target: &Target,
+    entry: &Path,
+    tree: &OwnedFd,
+    head: Oid,
+    user: &UserGitConfig,
+) -> Result<Differences, Error> {
+    let failed = |error| git_error("failed to read the commit of the worktree", error);
+    let tree_of = |id| repository.find_commit(id).and_then(|commit| commit.tree());
+    let config = settings::layered(repository, user)
+        .map_err(|error| git_error("failed to read the configuration of git", error))?;
+    let rules = BaseRules::read(
+        &target.common,
+        &tree_of(target.base).map_err(failed)?,
+        &config,
+    )?;
+    inspect::differences(&Subject {
+        repository,
+        entry,
+        tree,
+        path: &target.tree,
+        head: &tree_of(head).map_err(failed)?,
+        rules: &rules,
+        config: &config,
+    })
+}
+
+/// Checks that the tree still names its entry: if not, what is in it was made by a git we did not follow.
+fn link(target: &Target, entry: &Path) -> Option<Finding> {
+    let expected = [b"gitdir: ", entry.as_os_str().as_encoded_bytes()].concat();
+    let found = admin::read_short(&target.tree.join(".git"));
+    match found {
+        Ok(Some(text)) if text.trim_ascii_end() == expected => None,
+        // A link relative to the tree is written where the repository asks for it.
+        Ok(Some(text)) if text.starts_with(b"gitdir: ../") && leads_to(target, &text, entry) => {
+            None
+        }
+        Ok(Some(_)) => Some(text::single(
+            "unreadable",
+            "the file .git of the worktree was rewritten",
+        )),
+        Ok(None) => Some(text::single(
+            "unreadable",
+            "the file .git of the worktree is gone",
+        )),
+        Err(error) => Some(text::single("unreadable", error.to_string())),
+    }
+}
+
+fn leads_to(target: &Target, text: &[u8], entry: &Path) -> bool {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let relative = OsStr::from_bytes(text.trim_ascii_end().get(8..).unwrap_or_default());
+    target
+        .tree
+        .join(relative)
+        .canonicalize()
+        .is_ok_and(|path| path == entry)
+}
+
+fn is_empty(tree: &OwnedFd) -> bool {
+    rustix::fs::Dir::read_from(tree).is_ok_and(|entries| {
+        entries
+            .flatten()
+            .all(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
+    })
+}
+
+/// Lists the commits that go with the worktree. Its branch, and the log of that, hold some as long as they stay.
+fn unheld(
+    repository: &Repository,
+    target: &Target,
+    own: &OwnCommits,
+    occasion: Occasion,
+) -> Result<Vec<Oid>, Error> {
+    if own.tips.iter().all(|tip| *tip == target.base) {
+        return Ok(Vec::new());
+    }
+    let branch = format!("refs/heads/{}", target.branch);
+    let stays = matches!(occasion, Occasion::Close | Occasion::End);
+    let holders = history::holders(repository, (!stays).then_some(&branch))?;
+    let mut held: Vec<Oid> = holders.iter().map(|(_, id)| *id).collect();
+    if stays && holders.iter().any(|(name, _)| *name == branch) {
+        held.extend(history::logged(&history::log_of(
+            &target.common,
+            &target.branch,
+        ))?);
+    }
+    history::unheld(repository, &own.tips, &held, target.base)
+}

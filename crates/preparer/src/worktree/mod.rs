@@ -1,0 +1,170 @@
+//! The preparer of git worktrees: one repository, a branch of its own, and nothing lost when it goes.
+
+mod look;
+mod make;
+mod plan;
+mod report;
+mod resource;
+mod undo;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    id::PreparerName,
+    identity::Presence,
+    instance::Instance,
+    preparer::{ApplyContext, Contribution, Found, PlanContext, Preparer},
+    undo::{Assessment, UndoOptions, UndoRecord, Undone},
+    workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
+};
+
+use crate::{
+    config::WorktreeConfig,
+    files::{
+        lock::{RepositoryLocks, lock_directory},
+        trash::Trash,
+    },
+};
+
+/// How long an undo waits for a git process of the launch that is still at work.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes a git worktree for each run, and removes it when its work survives elsewhere.
+#[derive(Clone, Debug)]
+pub struct WorktreePreparer {
+    name: PreparerName,
+    shared: Arc<Shared>,
+}
+
+/// What all calls share.
+#[derive(Debug)]
+struct Shared {
+    config: WorktreeConfig,
+    locks: RepositoryLocks,
+    trash: Trash,
+}
+
+impl WorktreePreparer {
+    /// Makes the preparer `worktree`; touches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when a directory of the configuration is not absolute.
+    pub fn new(config: WorktreeConfig) -> Result<Self, Error> {
+        for path in [&config.worktrees, &config.trash, &config.locks] {
+            if !path.is_absolute() {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "a directory of the worktree preparer is not absolute",
+                )
+                .with("path", path.display()));
+            }
+        }
+        Ok(Self {
+            name: PreparerName::new("worktree")?,
+            shared: Arc::new(Shared {
+                locks: RepositoryLocks::new(&config.locks),
+                trash: Trash::new(config.trash.clone()),
+                config,
+            }),
+        })
+    }
+
+    /// Deletes trees that have been in the trash for longer than that; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// That of the first one that cannot be deleted; it stays, and so do those after it.
+    pub async fn expire_trash(&self, older_than: Duration) -> Result<usize, Error> {
+        self.blocking(move |shared| shared.trash.expire(older_than))
+            .await
+    }
+
+    /// Runs what may block on a thread for that.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = Arc::clone(&self.shared);
+        crate::files::blocking(move || work(&shared)).await
+    }
+}
+
+#[async_trait]
+impl Preparer for WorktreePreparer {
+    fn name(&self) -> &PreparerName {
+        &self.name
+    }
+
+    async fn plan(&self, cx: PlanContext<'_>) -> Result<Option<Contribution>, Error> {
+        let WorkspaceRequest::Worktree(spec) = &cx.request.workspace else {
+            return Ok(None);
+        };
+        let wanted = plan::Wanted {
+            preparer: self.name.clone(),
+            spec: spec.clone(),
+            title: cx.request.title.clone(),
+            given: cx.request.environment.clone(),
+            install: cx.install.clone(),
+            run: cx.run.clone(),
+            attempt: cx.attempt,
+        };
+        self.blocking(move |shared| plan::plan(shared, &wanted).map(Some))
+            .await
+    }
+
+    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
+        let workspace = workspace.clone();
+        self.blocking(move |shared| report::reopen(shared, &workspace))
+            .await
+    }
+
+    async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
+        make::make(self, &cx).await
+    }
+
+    async fn populate(&self, _: ApplyContext<'_>, _: &dyn Instance) -> Result<(), Error> {
+        // The instance uses the files of the host.
+        Ok(())
+    }
+
+    async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error> {
+        let record = record.clone();
+        self.blocking(move |shared| undo::assess(shared, &record, options))
+            .await
+    }
+
+    async fn undo(&self, record: &UndoRecord, options: UndoOptions) -> Result<Undone, Error> {
+        let resource = resource::Resource::of(record)?;
+        let directory = resource.directory.clone();
+        // A git process of the launch may have outlived its controller: it holds this lock to its end.
+        let lock = self.blocking(move |_| lock_directory(&directory));
+        let held = tokio::time::timeout(PATIENCE, lock).await.map_err(|_| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "git of this launch is still at work in the directory of the run",
+            )
+            .with("path", resource.directory.display())
+        })??;
+        let record = record.clone();
+        self.blocking(move |shared| undo::undo(shared, &record, options, held))
+            .await
+    }
+
+    async fn state(&self, record: &UndoRecord) -> Result<Presence, Error> {
+        let record = record.clone();
+        self.blocking(move |_| undo::state(&record)).await
+    }
+
+    async fn list(&self) -> Result<Vec<Found>, Error> {
+        self.blocking(|shared| report::list(shared)).await
+    }
+
+    async fn report(&self, workspace: &Workspace) -> Result<WorkspaceReport, Error> {
+        let workspace = workspace.clone();
+        self.blocking(move |shared| report::report(shared, &workspace))
+            .await
+    }
+}

@@ -1,0 +1,213 @@
+//! Finds worktrees again, and tells what they hold; reads only.
+
+use std::{io, path::Path};
+
+use git2::{Oid, Repository, Sort};
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    preparer::Found,
+    undo::Occasion,
+    workspace::{Commit, Workspace, WorkspaceReport},
+};
+
+use super::{
+    Shared,
+    look::{Target, look},
+};
+use crate::{
+    files::{
+        beneath,
+        marker::{Layout, MARKER, Marker},
+    },
+    git::{
+        admin,
+        repository::{discover, git_error, open_common},
+    },
+    text,
+};
+
+/// How many commits a report names.
+const MAX_COMMITS: usize = 1_000;
+
+fn gone(workspace: &Workspace, why: impl Into<String>) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "the workspace is gone; no other is taken instead",
+    )
+    .with("path", workspace.path.display())
+    .with_source(why.into())
+}
+
+fn target(workspace: &Workspace) -> Result<Target, Error> {
+    let missing = |what: &str| {
+        Error::new(
+            ErrorKind::Corrupt,
+            "the record of a worktree lacks what every worktree has",
+        )
+        .with("path", workspace.path.display())
+        .with("lacks", what)
+    };
+    let repository = workspace
+        .repository
+        .as_ref()
+        .ok_or_else(|| missing("repository"))?;
+    let base = workspace.base.as_ref().ok_or_else(|| missing("base"))?;
+    Ok(Target {
+        common: discover(repository)?.common,
+        tree: workspace.path.clone(),
+        // It is found by its path: the attempt that made it is not known here.
+        reason: String::new(),
+        branch: workspace.branch.clone().ok_or_else(|| missing("branch"))?,
+        base: Oid::from_str(base).map_err(|error| missing("base").with_source(error))?,
+    })
+}
+
+/// Checks that a workspace is the one that was made.
+pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error> {
+    let tree =
+        beneath::open_root(&workspace.path).map_err(|errno| gone(workspace, errno.to_string()))?;
+    drop(tree);
+    let parent = workspace
+        .path
+        .parent()
+        .filter(|parent| parent.parent() == Some(&shared.config.worktrees))
+        .ok_or_else(|| gone(workspace, "it is not in the directory of worktrees"))?;
+    let target = target(workspace)?;
+    if admin::find(&target.common, &target.reason, &target.tree)?.is_none() {
+        return Err(gone(
+            workspace,
+            "the repository has no worktree at its path any more",
+        ));
+    }
+    let directory =
+        beneath::open_root(parent).map_err(|errno| gone(workspace, errno.to_string()))?;
+    // The marker is a hint: only one that says something else speaks against it.
+    match Marker::read(&directory) {
+        Ok(Some(marker)) if marker.install != shared.config.install => {
+            Err(gone(workspace, "it is another installation's"))
+        }
+        Ok(Some(marker)) if !marker.ready => Err(gone(workspace, "making it was never finished")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Tells what a workspace holds.
+pub(super) fn report(shared: &Shared, workspace: &Workspace) -> Result<WorkspaceReport, Error> {
+    let target = target(workspace)?;
+    let tree = beneath::open_root(&workspace.path).ok();
+    let look = look(
+        &target,
+        tree.as_ref(),
+        true,
+        Occasion::Close,
+        &shared.config.user,
+    )?;
+    let repository = open_common(&target.common)?;
+    let branch = repository
+        .refname_to_id(&format!("refs/heads/{}", target.branch))
+        .ok();
+    let tips: Vec<Oid> = branch.into_iter().chain([look.head]).collect();
+    let (commits, commit_count) = commits(&repository, &tips, target.base)?;
+    let dirty = look
+        .losses
+        .iter()
+        .any(|finding| !matches!(&*finding.what, "commits" | "process"))
+        || look.found.is_some_and(|found| !found.ignored.is_empty());
+    Ok(WorkspaceReport {
+        commits,
+        commit_count,
+        dirty,
+    })
+}
+
+fn commits(
+    repository: &Repository,
+    tips: &[Oid],
+    base: Oid,
+) -> Result<(Vec<Commit>, usize), Error> {
+    let failed = |error| git_error("failed to list the commits of a run", error);
+    let mut walk = repository.revwalk().map_err(failed)?;
+    walk.set_sorting(Sort::TOPOLOGICAL | Sort::TIME)
+        .map_err(failed)?;
+    for tip in tips {
+        walk.push(*tip).map_err(failed)?;
+    }
+    if repository.find_commit(base).is_ok() {
+        walk.hide(base).map_err(failed)?;
+    }
+    let (mut commits, mut count) = (Vec::new(), 0);
+    for id in walk {
+        let id = id.map_err(failed)?;
+        if count < MAX_COMMITS {
+            let subject = repository
+                .find_commit(id)
+                .map_err(failed)?
+                .summary_bytes()
+                .map(text::lossy)
+                .unwrap_or_default();
+            commits.push(Commit {
+                id: id.to_string(),
+                subject,
+            });
+        }
+        count += 1;
+    }
+    Ok((commits, count))
+}
+
+/// Lists the directories that carry the mark of this installation.
+pub(super) fn list(shared: &Shared) -> Result<Vec<Found>, Error> {
+    let root = &shared.config.worktrees;
+    let failed = |error: io::Error| {
+        Error::io("failed to list the directory of worktrees", error).with("path", root.display())
+    };
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if let Some(one) = marked(shared, &path)? {
+            found.push(one);
+        }
+    }
+    found.sort_by(|a, b| a.label.cmp(&b.label));
+    Ok(found)
+}
+
+fn marked(shared: &Shared, path: &Path) -> Result<Option<Found>, Error> {
+    let directory = match beneath::open_root(path) {
+        Ok(directory) => directory,
+        // No directory, a link, or removed meanwhile: nothing of ours.
+        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP | rustix::io::Errno::NOENT) => {
+            return Ok(None);
+        }
+        Err(errno) => {
+            return Err(
+                Error::io("failed to open the directory of a run", errno.into())
+                    .with("path", path.display()),
+            );
+        }
+    };
+    let label = format!("directory {}", path.display());
+    Ok(match Marker::read(&directory) {
+        Ok(Some(marker))
+            if marker.layout == Layout::Worktree && marker.install == shared.config.install =>
+        {
+            Some(Found {
+                attempt: Some(marker.attempt),
+                label,
+            })
+        }
+        Ok(_) => None,
+        // It lies in our root and has our marker's name, whatever was made of it.
+        Err(error) if error.kind() == ErrorKind::Corrupt => Some(Found {
+            attempt: None,
+            label: format!("{label}, whose {MARKER} is damaged"),
+        }),
+        Err(error) => return Err(error),
+    })
+}

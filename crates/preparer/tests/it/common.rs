@@ -1,0 +1,389 @@
+//! A repository, a state directory and a preparer in a temporary directory of their own.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use groundcrew_core::{
+    cancel::CancelToken,
+    error::{Error, ErrorKind},
+    executor::Progress,
+    id::{AttemptId, ExecutorName, InstallId, PreparerName, RunId, SessionId},
+    identity::Identity,
+    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer},
+    process::Lease,
+    request::{LaunchIntent, LaunchRequest, Mode},
+    undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
+    workspace::{Finding, RepositorySpec, Workspace, WorkspaceRequest},
+};
+use groundcrew_preparer::{GitProgram, UserGitConfig, WorktreeConfig, WorktreePreparer};
+use tempfile::TempDir;
+
+pub(crate) const CLOSE: UndoOptions = options(Occasion::Close, false);
+pub(crate) const REMOVE: UndoOptions = options(Occasion::Remove, false);
+pub(crate) const FORCE: UndoOptions = options(Occasion::Remove, true);
+pub(crate) const FAILURE: UndoOptions = options(Occasion::Failure, false);
+
+const fn options(occasion: Occasion, force: bool) -> UndoOptions {
+    UndoOptions { occasion, force }
+}
+
+/// Runs git as a user would, with a configuration of its own.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where these tests start a process"
+)]
+pub(crate) fn try_git<S: AsRef<OsStr>>(directory: &Path, args: &[S]) -> (bool, String) {
+    let output = std::process::Command::new("git")
+        .current_dir(directory)
+        .args(args)
+        .env_clear()
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("HOME", "/dev/null")
+        .env("LC_ALL", "C")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_COUNT", "2")
+        .env("GIT_CONFIG_KEY_0", "protocol.file.allow")
+        .env("GIT_CONFIG_VALUE_0", "always")
+        .env("GIT_CONFIG_KEY_1", "init.defaultBranch")
+        .env("GIT_CONFIG_VALUE_1", "main")
+        .env("GIT_AUTHOR_NAME", "t")
+        .env("GIT_AUTHOR_EMAIL", "t@example.org")
+        .env("GIT_COMMITTER_NAME", "t")
+        .env("GIT_COMMITTER_EMAIL", "t@example.org")
+        .output()
+        .unwrap();
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    (output.status.success(), text)
+}
+
+pub(crate) fn git<S: AsRef<OsStr>>(directory: &Path, args: &[S]) -> String {
+    let (good, text) = try_git(directory, args);
+    assert!(good, "git failed: {text}");
+    text.trim_end().to_owned()
+}
+
+pub(crate) fn write(path: impl AsRef<Path>, text: &str) {
+    let path = path.as_ref();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Fails, or cancels, at one checkpoint, and remembers what was identified.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub(crate) fail_at: Option<&'static str>,
+    pub(crate) cancel_at: Option<(&'static str, CancelToken)>,
+    pub(crate) identities: Mutex<BTreeMap<String, Identity>>,
+    pub(crate) passed: Mutex<Vec<String>>,
+    pub(crate) lines: Mutex<Vec<String>>,
+}
+
+#[groundcrew_core::async_trait]
+impl Effects for Recorder {
+    async fn identify(&self, key: &str, identity: Identity) -> Result<(), Error> {
+        if self.fail_at == Some("identify") {
+            return Err(Error::new(ErrorKind::Unexpected, "injected"));
+        }
+        self.identities
+            .lock()
+            .unwrap()
+            .insert(key.to_owned(), identity);
+        Ok(())
+    }
+
+    async fn checkpoint(&self, name: &str) -> Result<(), Error> {
+        self.passed.lock().unwrap().push(name.to_owned());
+        if let Some((at, token)) = &self.cancel_at
+            && *at == name
+        {
+            token.cancel();
+        }
+        if self.fail_at == Some(name) {
+            return Err(Error::new(ErrorKind::Unexpected, "injected"));
+        }
+        Ok(())
+    }
+}
+
+impl Progress for Recorder {
+    fn line(&self, line: &str) {
+        self.lines.lock().unwrap().push(line.to_owned());
+    }
+}
+
+/// What one launch planned and made.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) contribution: Contribution,
+    pub(crate) attempt: AttemptId,
+    pub(crate) run: RunId,
+    pub(crate) identities: BTreeMap<String, Identity>,
+    pub(crate) result: Result<(), Error>,
+    pub(crate) passed: Vec<String>,
+}
+
+impl Launch {
+    pub(crate) fn workspace(&self) -> &Workspace {
+        self.contribution.workspace.as_ref().unwrap()
+    }
+
+    pub(crate) fn tree(&self) -> &Path {
+        &self.workspace().path
+    }
+
+    pub(crate) fn branch(&self) -> &str {
+        self.workspace().branch.as_deref().unwrap()
+    }
+
+    pub(crate) fn record(&self, key: &str) -> UndoRecord {
+        let planned = self
+            .contribution
+            .resources
+            .iter()
+            .find(|resource| resource.key == key)
+            .unwrap();
+        UndoRecord {
+            key: planned.key.clone(),
+            attempt: self.attempt,
+            component: Component::Preparer(PreparerName::new("worktree").unwrap()),
+            resource: planned.resource.clone(),
+            label: planned.label.clone(),
+            due: planned.due,
+            depends_on: planned.depends_on.clone(),
+            identity: self.identities.get(key).cloned(),
+        }
+    }
+}
+
+pub(crate) struct Fixture {
+    pub(crate) root: TempDir,
+    pub(crate) repository: PathBuf,
+    pub(crate) git: GitProgram,
+    pub(crate) install: InstallId,
+}
+
+impl Fixture {
+    /// Makes a repository with a few files and one commit.
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let repository = root.path().canonicalize().unwrap().join("app");
+        fs::create_dir(&repository).unwrap();
+        git(&repository, &["init", "-q"]);
+        write(repository.join("f"), "one\n");
+        write(repository.join("sub/dir/g"), "two\n");
+        write(repository.join(".gitignore"), "*.log\n/target/\n");
+        write(repository.join("run.sh"), "#!/bin/sh\n");
+        git(&repository, &["add", "."]);
+        git(&repository, &["update-index", "--chmod=+x", "run.sh"]);
+        git(&repository, &["commit", "-qm", "first"]);
+        git(&repository, &["checkout", "-q", "--", "."]);
+        git(&repository, &["reset", "-q", "--hard"]);
+        Self {
+            root,
+            repository,
+            git: GitProgram::Search("/usr/local/bin:/usr/bin:/bin".into()),
+            install: InstallId::new("testinstall").unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap()
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.path().join("home")
+    }
+
+    /// A preparer as another process would make it.
+    pub(crate) fn preparer(&self) -> WorktreePreparer {
+        WorktreePreparer::new(WorktreeConfig {
+            worktrees: self.home().join("worktrees"),
+            trash: self.home().join("trash"),
+            locks: self.home().join("locks"),
+            install: self.install.clone(),
+            git: self.git.clone(),
+            user: UserGitConfig::default(),
+        })
+        .unwrap()
+    }
+
+    pub(crate) fn spec(&self) -> RepositorySpec {
+        RepositorySpec {
+            path: self.repository.clone(),
+            base: None,
+            branch: None,
+        }
+    }
+
+    pub(crate) async fn plan(&self, request: &LaunchRequest) -> Result<Contribution, Error> {
+        let (attempt, run) = (AttemptId::generate().unwrap(), RunId::generate().unwrap());
+        self.preparer()
+            .plan(PlanContext {
+                request,
+                install: &self.install,
+                run: &run,
+                attempt,
+            })
+            .await
+            .map(Option::unwrap)
+    }
+
+    pub(crate) async fn plan_spec(&self, spec: RepositorySpec) -> Result<Contribution, Error> {
+        self.plan(&request(WorkspaceRequest::Worktree(spec))).await
+    }
+
+    /// Plans and applies; panics if planning fails.
+    pub(crate) async fn launch_with(&self, request: &LaunchRequest, recorder: Recorder) -> Launch {
+        let cancel = recorder
+            .cancel_at
+            .as_ref()
+            .map_or_else(CancelToken::new, |(_, token)| token.clone());
+        launch(&self.preparer(), &self.install, request, &recorder, &cancel).await
+    }
+
+    pub(crate) async fn launch(&self) -> Launch {
+        let request = request(WorkspaceRequest::Worktree(self.spec()));
+        let launch = self.launch_with(&request, Recorder::default()).await;
+        launch.result.as_ref().unwrap();
+        launch
+    }
+
+    /// Undoes everything as the engine does, from a new preparer; the answers by key.
+    pub(crate) async fn undo(
+        &self,
+        launch: &Launch,
+        options: UndoOptions,
+    ) -> BTreeMap<&'static str, Undone> {
+        self.try_undo(launch, options).await.unwrap()
+    }
+
+    pub(crate) async fn try_undo(
+        &self,
+        launch: &Launch,
+        options: UndoOptions,
+    ) -> Result<BTreeMap<&'static str, Undone>, Error> {
+        let mut answers = BTreeMap::new();
+        for key in ["worktree", "branch", "directory"] {
+            let record = launch.record(key);
+            if record.due.on(options.occasion) {
+                answers.insert(key, self.preparer().undo(&record, options).await?);
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(crate) async fn losses(&self, launch: &Launch, options: UndoOptions) -> Vec<Finding> {
+        self.preparer()
+            .assess(&launch.record("worktree"), options)
+            .await
+            .unwrap()
+            .losses
+    }
+
+    /// Everything of the repository that a failed launch must leave as it was.
+    pub(crate) fn fingerprint(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut open = vec![self.repository.clone()];
+        while let Some(directory) = open.pop() {
+            files.insert(directory.clone(), b"directory".to_vec());
+            for entry in fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    // Objects that nothing names are no left-overs that anybody meets.
+                    if !entry.path().ends_with(".git/objects") {
+                        open.push(entry.path());
+                    }
+                } else {
+                    files.insert(entry.path(), fs::read(entry.path()).unwrap_or_default());
+                }
+            }
+        }
+        files
+    }
+
+    /// Panics if anything of a launch is left in the state directory, lock files aside.
+    pub(crate) fn assert_home_is_empty(&self) {
+        for name in ["worktrees", "trash"] {
+            let left: Vec<_> = fs::read_dir(self.home().join(name))
+                .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+                .unwrap_or_default();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}
+
+/// Plans and applies.
+pub(crate) async fn launch(
+    preparer: &WorktreePreparer,
+    install: &InstallId,
+    request: &LaunchRequest,
+    recorder: &Recorder,
+    cancel: &CancelToken,
+) -> Launch {
+    let (attempt, run) = (AttemptId::generate().unwrap(), RunId::generate().unwrap());
+    let plan = PlanContext {
+        request,
+        install,
+        run: &run,
+        attempt,
+    };
+    let contribution = preparer.plan(plan).await.unwrap().unwrap();
+    let result = preparer
+        .apply(ApplyContext {
+            plan,
+            contribution: &contribution,
+            effects: recorder,
+            progress: recorder,
+            cancel,
+        })
+        .await;
+    let identities = recorder.identities.lock().unwrap().clone();
+    let passed = recorder.passed.lock().unwrap().clone();
+    Launch {
+        contribution,
+        attempt,
+        run,
+        identities,
+        result,
+        passed,
+    }
+}
+
+pub(crate) fn request(workspace: WorkspaceRequest) -> LaunchRequest {
+    LaunchRequest {
+        session: Some(SessionId::new("s").unwrap()),
+        task: None,
+        tenant: None,
+        title: None,
+        executor: ExecutorName::new("worktree").unwrap(),
+        workspace,
+        mode: Mode::Workspace,
+        intent: LaunchIntent::Fresh,
+        environment: Vec::new(),
+        lease: Lease::Unlimited,
+        options: serde_json::Map::new(),
+    }
+}
+
+/// The names of what was found, in order.
+pub(crate) fn kinds(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| &*finding.what).collect()
+}
+
+/// The findings of something that was kept.
+pub(crate) fn kept(undone: &Undone) -> &[Finding] {
+    match undone {
+        Undone::Kept(findings) => findings,
+        other => panic!("not kept: {other:?}"),
+    }
+}
