@@ -270,8 +270,13 @@ fn f132_what_is_left_of_a_database_is_not_overwritten_without_an_install_id_eith
     copy(&whole, &broken);
     fs::remove_file(broken.join("install-id")).unwrap();
     fs::remove_file(broken.join("state.db")).unwrap();
-    assert_eq!(read(&broken).unwrap_err().kind(), ErrorKind::Corrupt);
+    let mark = fs::read(broken.join("state.mark")).unwrap();
+    fs::remove_file(broken.join("state.mark")).unwrap();
+    let error = read(&broken).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(error.message().contains("its log is there"), "{error}");
     fs::remove_file(broken.join("state.db-wal")).unwrap();
+    fs::write(broken.join("state.mark"), mark).unwrap();
     let error = read(&broken).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(
