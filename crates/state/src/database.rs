@@ -125,3 +125,28 @@ pub(crate) fn open(path: &Path, patience: Duration, extra: OpenFlags) -> Result<
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g19_connections_are_set_up_to_keep_what_they_acknowledge() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(NAME);
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x TEXT) STRICT")
+            .unwrap();
+        let db = open(&path, Duration::from_secs(20), OpenFlags::empty()).unwrap();
+        let pragma =
+            |name: &str| -> i64 { db.pragma_query_value(None, name, |row| row.get(0)).unwrap() };
+        assert_eq!(pragma("synchronous"), 2, "FULL");
+        assert_eq!(pragma("foreign_keys"), 1);
+        assert_eq!(pragma("busy_timeout"), 20_000);
+        let mode: String = db
+            .pragma_query_value(None, "journal_mode", |row| row.get(0))
+            .unwrap();
+        assert_eq!(mode, "wal");
+    }
+}

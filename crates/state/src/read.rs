@@ -82,17 +82,21 @@ impl<'c> Reading<'c> {
             "SELECT {ATTEMPT} FROM attempts WHERE run = ?1 ORDER BY seq"
         ))?;
         let mut rows = statement.query([run.as_str()])?;
-        let mut all = Vec::new();
+        let (mut all, mut last) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
-            all.push(self.with_armed(&AttemptFields::of_row(row)?.0)?);
+            let (fields, _) = AttemptFields::of_row(row)?;
+            // A damaged index can lead to another row, or twice to the same.
+            if fields.run != run.as_str() || fields.seq <= last {
+                return Err(index_of_attempts().with("run", run).into());
+            }
+            last = fields.seq;
+            all.push(self.with_armed(&fields)?);
         }
         let there = scan_attempts(&self.tx, &self.meta, "run", run.as_str())?;
         if there == all.len() {
             Ok(all)
         } else {
-            Err(corrupt("the index of the attempts is damaged")
-                .with("run", run)
-                .into())
+            Err(index_of_attempts().with("run", run).into())
         }
     }
 
@@ -163,6 +167,15 @@ pub(crate) enum RunKey<'a> {
 }
 
 impl<'a> RunKey<'a> {
+    fn fits(self, fields: &RunFields) -> bool {
+        match self {
+            Self::Run(run) => fields.run == run,
+            Self::LiveOfSession(session) => {
+                fields.session == session && !matches!(fields.state.as_str(), "failed" | "closed")
+            }
+        }
+    }
+
     const fn parts(self) -> (&'static str, &'a str) {
         match self {
             Self::Run(run) => ("run = ?1", run),
@@ -191,10 +204,22 @@ pub(crate) fn find_run(
         let (tally, matches) = scan(db, &sql, value)?;
         meta.runs.check(tally, "the records")?;
         if matches > 0 {
-            return Err(corrupt("an index of the records is damaged").into());
+            return Err(index_of_runs().into());
         }
     }
-    Ok(found)
+    match found {
+        // A damaged index can lead to another row.
+        Some((fields, _)) if !key.fits(&fields) => Err(index_of_runs().into()),
+        found => Ok(found),
+    }
+}
+
+fn index_of_runs() -> Error {
+    corrupt("an index of the records is damaged")
+}
+
+fn index_of_attempts() -> Error {
+    corrupt("an index of the attempts is damaged")
 }
 
 /// Finds an attempt; that there is none is believed only if the whole table says so.
@@ -211,9 +236,12 @@ pub(crate) fn find_attempt(
         .optional()?
         .transpose()?;
     if found.is_none() && scan_attempts(db, meta, "attempt", attempt)? > 0 {
-        return Err(corrupt("the index of the attempts is damaged").into());
+        return Err(index_of_attempts().into());
     }
-    Ok(found)
+    match found {
+        Some((fields, _)) if fields.attempt != attempt => Err(index_of_attempts().into()),
+        found => Ok(found),
+    }
 }
 
 /// Counts the attempts with a value in a column, without an index, and checks that the table is whole.
