@@ -144,6 +144,8 @@ impl Error {
             Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::PermissionDenied,
             Io::AlreadyExists => ErrorKind::AlreadyExists,
             Io::StorageFull | Io::QuotaExceeded | Io::OutOfMemory => ErrorKind::ResourceExhausted,
+            // Too many open files, here or on the whole machine; the standard library has no kind for them.
+            _ if matches!(source.raw_os_error(), Some(23 | 24)) => ErrorKind::ResourceExhausted,
             Io::TimedOut => ErrorKind::TimedOut,
             Io::ConnectionRefused | Io::ConnectionReset | Io::BrokenPipe | Io::NotConnected => {
                 ErrorKind::Unavailable
