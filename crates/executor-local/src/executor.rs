@@ -13,7 +13,7 @@ use groundcrew_core::{
     undo::Undone,
 };
 use groundcrew_supervisor::{
-    LoggedInstance, START_FILE, StartFile, StartLock, SupervisorInstance, SupervisorSource,
+    LoggedInstance, SOCKET, START_FILE, StartFile, StartLock, SupervisorInstance, SupervisorSource,
     UnixConnector,
 };
 
@@ -105,10 +105,10 @@ impl LocalExecutor {
         &self,
         id: &InstanceId,
         directory: &InstanceDirectory,
-        start: &StartFile,
     ) -> Result<SharedInstance, Error> {
-        let logged = LoggedInstance::new(&start.logs, directory.path());
-        let connector = Arc::new(UnixConnector::new(&start.socket));
+        let socket = directory.path().join(SOCKET);
+        let logged = LoggedInstance::new(self.logs_of(id), directory.path());
+        let connector = Arc::new(UnixConnector::new(&socket));
         let error = match SupervisorInstance::connect(connector, id, Some(logged.clone())).await {
             Ok(instance) => return Ok(Arc::new(instance)),
             Err(error) => error,
@@ -123,7 +123,7 @@ impl LocalExecutor {
             Err(e) => return Err(e),
         };
         // One that holds its file and has no socket yet is about to come up; one that listens no more has ended all it had.
-        if held && !start.socket.exists() {
+        if held && !socket.exists() {
             return Err(error);
         }
         Ok(Arc::new(logged))
@@ -132,7 +132,7 @@ impl LocalExecutor {
     async fn remove(&self, id: &InstanceId, directory: &InstanceDirectory) -> Result<(), Error> {
         // The lock is held until nothing is left that a late supervisor could start on.
         let _lock = match &directory.start {
-            Some(start) => Some(life::end(directory, id, start).await?),
+            Some(_) => Some(life::end(directory, id).await?),
             None => None,
         };
         self.remove_logs_without_frames(id)?;
@@ -221,10 +221,10 @@ impl Executor for LocalExecutor {
     async fn connect(&self, id: &InstanceId) -> Result<SharedInstance, Error> {
         if let Found::Directory(directory) = self.root.find(id)?
             && !directory.is_trashed()
-            && let Some(start) = &directory.start
+            && directory.start.is_some()
         {
             return match directory.check_owner(id, &self.install, None)? {
-                Ok(()) => self.connect_to(id, &directory, start).await,
+                Ok(()) => self.connect_to(id, &directory).await,
                 Err(why) => Err(Error::new(
                     ErrorKind::Conflict,
                     "what has the name of the instance is not ours",

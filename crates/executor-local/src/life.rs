@@ -7,7 +7,7 @@ use groundcrew_core::{
     id::InstanceId,
     instance::Instance as _,
 };
-use groundcrew_supervisor::{StartFile, StartLock, SupervisorInstance, UnixConnector, end_remains};
+use groundcrew_supervisor::{SOCKET, StartLock, SupervisorInstance, UnixConnector, end_remains};
 use rustix::process::Signal;
 
 use crate::{holder, instance_directory::InstanceDirectory};
@@ -29,11 +29,10 @@ const VANISH: Duration = Duration::from_secs(10);
 pub(crate) async fn end(
     directory: &InstanceDirectory,
     id: &InstanceId,
-    start: &StartFile,
 ) -> Result<StartLock, Error> {
     let lock = match StartLock::try_take(directory.fd())? {
         Some(lock) => lock,
-        None => end_supervisor(directory, id, start).await?,
+        None => end_supervisor(directory, id).await?,
     };
     if let Some(cgroup) = directory.cgroup()? {
         end_remains(&cgroup, id, VANISH).await?;
@@ -44,9 +43,8 @@ pub(crate) async fn end(
 async fn end_supervisor(
     directory: &InstanceDirectory,
     id: &InstanceId,
-    start: &StartFile,
 ) -> Result<StartLock, Error> {
-    let asked = tokio::time::timeout(GRACE + ANSWER, ask(id, start)).await;
+    let asked = tokio::time::timeout(GRACE + ANSWER, ask(directory, id)).await;
     let why = match asked {
         Ok(Ok(())) => None,
         // It lives, it tried, and it still owns them: killing it would only lose sight of them.
@@ -99,8 +97,8 @@ async fn end_supervisor(
 /// The context of an error that names processes which did not end.
 const SURVIVORS: &str = "survivors";
 
-async fn ask(id: &InstanceId, start: &StartFile) -> Result<(), Error> {
-    let connector = Arc::new(UnixConnector::new(&start.socket));
+async fn ask(directory: &InstanceDirectory, id: &InstanceId) -> Result<(), Error> {
+    let connector = Arc::new(UnixConnector::new(directory.path().join(SOCKET)));
     let instance = SupervisorInstance::connect(connector, id, None).await?;
     instance.shutdown(GRACE).await
 }

@@ -17,6 +17,7 @@ use groundcrew_core::{
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{Method, body::Frame as BodyFrame};
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use super::{
     connector::Connector,
@@ -37,10 +38,13 @@ pub struct SupervisorInstance {
     logs: Option<LoggedInstance>,
 }
 
+/// Writes a document, which may hold variables and is wiped when it was sent.
 fn text(document: &impl Serialize) -> Result<Bytes, Error> {
-    serde_json::to_vec(document).map(Bytes::from).map_err(|e| {
-        Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
-    })
+    serde_json::to_vec(document)
+        .map(|text| Bytes::from_owner(Zeroizing::new(text)))
+        .map_err(|e| {
+            Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
+        })
 }
 
 impl SupervisorInstance {

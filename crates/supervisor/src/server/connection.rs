@@ -178,6 +178,9 @@ async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_concurrent_streams(MAX_STREAMS)
+        // The other side is this user: one that gives up many requests at once is no attacker.
+        .max_pending_accept_reset_streams(MAX_STREAMS as usize)
+        .max_local_error_reset_streams(MAX_STREAMS as usize)
         .max_send_buf_size(MAX_FRAME as usize * 2);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let served = tokio::select! {

@@ -35,6 +35,7 @@ use crate::{
     note, processes, socket,
     spawn::FirstWord,
     start::{CGROUP_FILE, StartFile, StartLock},
+    tree,
 };
 
 /// How long a reader may take no further piece before the supervisor ends without it; the log on disk has the rest.
@@ -149,17 +150,18 @@ async fn come_up(
                 e.into(),
             )
         })?;
+    // Before it is made: whoever comes after a supervisor that was killed must find it.
+    remember_cgroup(start_file, tree::place(&start.instance).as_deref())?;
     let processes = processes::Processes::new(processes::Config {
         instance: start.instance.clone(),
         log_directory: start.logs.clone(),
         cgroup: processes::CgroupPolicy::Automatic,
     })?;
-    remember_cgroup(start_file, processes.cgroup().as_deref())?;
     let listener = listen(&start)?;
     Ok((lock, signals, listener, Control::new(start, processes)))
 }
 
-/// Tells whoever comes after a supervisor that was killed where its processes are.
+/// Writes down where the processes will be, if there is a cgroup for them.
 fn remember_cgroup(start_file: &Path, cgroup: Option<&Path>) -> Result<(), Error> {
     let Some(cgroup) = cgroup else {
         return Ok(());

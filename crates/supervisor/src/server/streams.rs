@@ -101,6 +101,11 @@ pub(super) fn input(
             )
             .with("process", &id)),
             outcome = write_all(&control, &id, &mut incoming) => outcome,
+            _ = control.processes.wait(&id) => {
+                Err(Error::new(ErrorKind::Unavailable, "the process has ended")
+                    .retryable(false)
+                    .with("process", &id))
+            }
         };
         let text = match outcome {
             Ok(()) => "null\n".to_owned(),

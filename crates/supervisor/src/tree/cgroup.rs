@@ -72,12 +72,17 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 impl Group {
-    /// Makes the group of an instance; `None` where this machine or this user has none.
-    pub(super) fn make(instance: &InstanceId) -> Option<Self> {
+    /// Returns where the group of an instance is made; `None` where there is no hierarchy.
+    pub(super) fn place(instance: &InstanceId) -> Option<PathBuf> {
         let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
         let groups = std::fs::read("/proc/self/cgroup").ok()?;
-        let own = own_group(&mounts, &groups)?;
-        let directory = own.join(format!("groundcrew-{instance}"));
+        Some(own_group(&mounts, &groups)?.join(format!("groundcrew-{instance}")))
+    }
+
+    /// Makes the group of an instance; `None` where this machine or this user has none.
+    pub(super) fn make(instance: &InstanceId) -> Option<Self> {
+        let directory = Self::place(instance)?;
+        let own = directory.parent()?.to_owned();
         make(&directory).ok()?;
         let group = Self { directory };
         // A process may be moved only by who may write to both groups and to the one that holds them.

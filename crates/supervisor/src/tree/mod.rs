@@ -463,6 +463,11 @@ pub async fn end_remains(
     Ok(())
 }
 
+/// Returns where the cgroup of an instance would be made, to be written down before it is; none where there is no hierarchy.
+pub fn place(instance: &InstanceId) -> Option<PathBuf> {
+    Group::place(instance)
+}
+
 /// Finds where the cgroups of instances that this process starts are made; none where the subreaper must do alone.
 ///
 /// It makes one for a moment, since nothing else tells.
