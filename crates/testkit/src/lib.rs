@@ -1,1 +1,5 @@
-//! TODO
+#![doc = include_str!("../README.md")]
+
+pub mod faulty;
+pub mod memory;
+pub mod recorder;
