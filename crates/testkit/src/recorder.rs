@@ -208,8 +208,7 @@ fn line(kind: &EventKind) -> String {
         EventKind::StepFinished(step, _) => format!("{step} finished"),
         EventKind::StepFailed(step, kind) => format!("{step} failed: {kind}"),
         EventKind::RollbackStarted(step) => format!("rollback of {step} started"),
-        EventKind::Undo(label, Ok(undone)) => format!("undo of {label}: {undone:?}"),
-        EventKind::Undo(label, Err(kind)) => format!("undo of {label} failed: {kind}"),
+        EventKind::Undo(label, outcome) => format!("undo of {label}: {outcome}"),
         EventKind::AgentStarted(started) => format!("agent {} started", started.program.display()),
         EventKind::Launched => "launched".to_owned(),
         EventKind::RolledBack { clean } => format!("rolled back, clean: {clean}"),
@@ -221,7 +220,7 @@ fn line(kind: &EventKind) -> String {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use groundcrew_core::{error::ErrorKind, id::RunId};
+    use groundcrew_core::{Outcome, error::ErrorKind, id::RunId, undo::Undone};
 
     use super::*;
 
@@ -264,7 +263,7 @@ mod tests {
             started(Step::Create),
             failed(Step::Create),
             EventKind::RollbackStarted(Step::Create),
-            EventKind::Undo("instance".into(), Err(ErrorKind::Unavailable)),
+            EventKind::Undo("instance".into(), Outcome::Done(Undone::REMOVED)),
             EventKind::RolledBack { clean: false },
         ];
         assert_eq!(check(&bad, false), Vec::<String>::new());
@@ -314,7 +313,7 @@ mod tests {
                 "did not fail",
             ),
             (
-                story(&[EventKind::Undo("x".into(), Err(ErrorKind::Unavailable))]),
+                story(&[EventKind::Undo("x".into(), Outcome::Done(Undone::REMOVED))]),
                 false,
                 "outside of a rollback",
             ),

@@ -2,24 +2,23 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use groundcrew_core::{
-    cancel::CancelToken,
     checkpoint::{Checkpoint, Checkpoints},
-    error::{Error, ErrorKind},
+    error::Error,
 };
 use tokio::sync::watch;
 
 use super::plan::{Action, FaultPlan};
 
 /// Checkpoints that go wrong as planned, and remember what passed.
-#[derive(Debug)]
 pub struct Faulty {
     plan: FaultPlan,
-    cancel: CancelToken,
+    cancel: Mutex<Option<Box<dyn Fn() + Send>>>,
     seen: Mutex<Seen>,
     struck: watch::Sender<usize>,
 }
@@ -30,25 +29,29 @@ struct Seen {
     order: Vec<String>,
 }
 
-impl Faulty {
-    /// Makes checkpoints for a plan; `cancel` and `hang` act on a token of their own.
-    pub fn new(plan: FaultPlan) -> Self {
-        Self::with_cancel(plan, CancelToken::new())
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty")
+            .field("plan", &self.plan)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
     }
+}
 
-    /// Makes checkpoints for a plan; `cancel` cancels that token, and `hang` lasts until it is cancelled.
-    pub fn with_cancel(plan: FaultPlan, cancel: CancelToken) -> Self {
+impl Faulty {
+    /// Makes checkpoints for a plan.
+    pub fn new(plan: FaultPlan) -> Self {
         Self {
             plan,
-            cancel,
+            cancel: Mutex::default(),
             seen: Mutex::default(),
             struck: watch::Sender::new(0),
         }
     }
 
-    /// Returns the token that `cancel` cancels and `hang` waits for.
-    pub fn cancel_token(&self) -> &CancelToken {
-        &self.cancel
+    /// Sets what `cancel` does: cancel a ticket, or a token.
+    pub fn on_cancel(&self, cancel: impl Fn() + Send + 'static) {
+        *self.cancel.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(cancel));
     }
 
     /// Returns the names of all checkpoints passed so far, in order.
@@ -108,13 +111,7 @@ impl Checkpoints for Faulty {
                 Err(Error::new(kind, "a fault was injected").with("point", point))
             }
             Action::Panic => injected_panic(point),
-            Action::Hang => {
-                self.cancel.cancelled().await;
-                Err(Error::new(
-                    ErrorKind::Cancelled,
-                    "the hanging step was cancelled",
-                ))
-            }
+            Action::Hang => std::future::pending().await,
             Action::Delay(time) => {
                 tokio::time::sleep(time).await;
                 Ok(())
@@ -124,7 +121,10 @@ impl Checkpoints for Faulty {
                 Ok(())
             }
             Action::Cancel => {
-                self.cancel.cancel();
+                let cancel = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(cancel) = &*cancel {
+                    cancel();
+                }
                 Ok(())
             }
         }

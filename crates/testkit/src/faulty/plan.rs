@@ -12,7 +12,7 @@ pub enum Action {
     Error(ErrorKind),
     /// The step panics.
     Panic,
-    /// The step goes on only when it is cancelled, and then fails as such.
+    /// The step never goes on; it ends when it is broken off.
     Hang,
     /// The step takes that much longer.
     Delay(Duration),

@@ -44,9 +44,14 @@ impl Preparer for FaultyPreparer {
         self.faults.around("plan", Some(None), work).await
     }
 
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
-        let work = self.inner.reopen(workspace);
-        self.faults.around("reopen", Some(()), work).await
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        cx: PlanContext<'_>,
+    ) -> Result<Contribution, Error> {
+        let work = self.inner.reopen(workspace, cx);
+        let lie = Contribution::default();
+        self.faults.around("reopen", Some(lie), work).await
     }
 
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {

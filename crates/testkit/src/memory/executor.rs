@@ -94,6 +94,7 @@ impl Executor for MemoryExecutor {
 
     async fn connect(&self, id: &InstanceId) -> Result<SharedInstance, Error> {
         self.call("connect", id);
+        self.world.ground.known()?;
         match self.world.instance(id) {
             Some(instance) => Ok(instance),
             None => Err(Error::new(ErrorKind::NotFound, "no such instance").with("instance", id)),

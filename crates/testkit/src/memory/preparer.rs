@@ -192,11 +192,19 @@ impl Preparer for MemoryPreparer {
         }))
     }
 
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        _: PlanContext<'_>,
+    ) -> Result<Contribution, Error> {
         self.call("reopen");
         self.world.ground.known()?;
         match self.tree(&workspace.path) {
-            Some(tree) if tree.attempt.is_some() => Ok(()),
+            Some(tree) if tree.attempt.is_some() => Ok(Contribution {
+                environment: self.environment.clone(),
+                warnings: self.warnings.clone(),
+                ..Contribution::default()
+            }),
             Some(_) => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "the workspace is not the one that was made",
