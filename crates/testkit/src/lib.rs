@@ -2,4 +2,5 @@
 
 pub mod faulty;
 pub mod memory;
+pub mod oracle;
 pub mod recorder;

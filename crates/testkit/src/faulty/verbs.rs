@@ -89,6 +89,7 @@ struct Rule {
 /// Faults by verb; clones share them.
 ///
 /// * Verbs are named as in their trait: `create`, `undo`; those of an instance as `instance.start`.
+/// * Healthy calls wait for a moment before and behind their work, as real ones do.
 #[derive(Clone, Debug, Default)]
 pub struct VerbFaults {
     state: Arc<Mutex<State>>,
@@ -188,10 +189,14 @@ impl VerbFaults {
         lie: Option<T>,
         work: impl Future<Output = Result<T, Error>> + Send,
     ) -> Result<T, Error> {
-        match self.strike(verb) {
+        // Where a real component waits, so that its caller can be dropped or overtaken there.
+        tokio::task::yield_now().await;
+        let result = match self.strike(verb) {
             None => work.await,
             Some(fault) => go_wrong(verb, fault, lie, work).await,
-        }
+        };
+        tokio::task::yield_now().await;
+        result
     }
 
     /// Does a verb's work, or what goes wrong instead; a late effect lands even if the caller is gone.
@@ -201,11 +206,14 @@ impl VerbFaults {
         lie: Option<T>,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        match self.strike(verb) {
+        tokio::task::yield_now().await;
+        let result = match self.strike(verb) {
             None => work.await,
             Some(VerbFault::Late(time)) => self.late(time, work).await,
             Some(fault) => go_wrong(verb, fault, lie, work).await,
-        }
+        };
+        tokio::task::yield_now().await;
+        result
     }
 
     /// Does the work later, in a task of its own.
