@@ -6,8 +6,8 @@ use crate::{
     error::{Error, ErrorReport},
     id::{AttemptId, RunId},
     shared::Shared,
-    store::{RunRecord, RunState},
-    undo::{Occasion, UndoRecord},
+    store::{ArmedRecord, AttemptPhase, AttemptRow, RunRecord, RunState},
+    undo::{Due, Occasion, UndoRecord},
     unwind::{Outcome, Unwound},
     workspace::Finding,
 };
@@ -18,10 +18,13 @@ use crate::{
 /// * Work that was found is kept; the run is then `interrupted` and owned.
 /// * What is stuck stays owned; the run is then `stuck`.
 /// * A run that was being resumed is what it was before.
+/// * `planned` is what the attempt armed, where it is still known: if only the answer of the commit was lost, the store has
+///   dropped what is due on failure, and the failure is now.
 pub(crate) async fn roll_back(
     shared: &Shared,
     run: &RunId,
     attempt: AttemptId,
+    planned: &[UndoRecord],
     why: Option<&Error>,
     doubtful: &BTreeSet<String>,
     tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
@@ -30,7 +33,7 @@ pub(crate) async fn roll_back(
         Ok(rows) => rows
             .into_iter()
             .find(|row| row.attempt == attempt)
-            .map(|row| row.armed),
+            .map(|row| due_on_failure(row, planned)),
         Err(error) => {
             return Unwound {
                 unsettled: Some(Arc::new(error)),
@@ -50,6 +53,28 @@ pub(crate) async fn roll_back(
         unwound.unsettled = Some(Arc::new(error));
     }
     unwound
+}
+
+/// Returns what a failed attempt owns, in the order of arming.
+fn due_on_failure(row: AttemptRow, planned: &[UndoRecord]) -> Vec<ArmedRecord> {
+    if row.phase != AttemptPhase::Committed {
+        return row.armed;
+    }
+    let mut armed = Vec::new();
+    let mut stored = row.armed;
+    for record in planned {
+        if let Some(index) = stored.iter().position(|s| s.record.key == record.key) {
+            armed.push(stored.remove(index));
+        } else if record.due == Due::Failure {
+            armed.push(ArmedRecord {
+                record: record.clone(),
+                tries: 0,
+                last_error: None,
+            });
+        }
+    }
+    armed.extend(stored);
+    armed
 }
 
 async fn settle(
