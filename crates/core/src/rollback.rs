@@ -29,11 +29,8 @@ pub(crate) async fn roll_back(
     doubtful: &BTreeSet<String>,
     tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
 ) -> Unwound {
-    let armed = match shared.parts.store.attempts_of(run).await {
-        Ok(rows) => rows
-            .into_iter()
-            .find(|row| row.attempt == attempt)
-            .map(|row| due_on_failure(row, planned)),
+    let row = match shared.parts.store.attempts_of(run).await {
+        Ok(rows) => rows.into_iter().find(|row| row.attempt == attempt),
         Err(error) => {
             return Unwound {
                 unsettled: Some(Arc::new(error)),
@@ -41,15 +38,17 @@ pub(crate) async fn roll_back(
             };
         }
     };
-    let mut unwound = match &armed {
-        Some(armed) => {
+    let resumes = row.as_ref().map(|row| row.resumes);
+    let mut unwound = match row {
+        Some(row) => {
+            let armed = due_on_failure(row, planned);
             shared
-                .unwind(armed, Occasion::Failure.careful(), doubtful, tell)
+                .unwind(&armed, Occasion::Failure.careful(), doubtful, tell)
                 .await
         }
         None => Unwound::default(),
     };
-    if let Err(error) = settle(shared, run, attempt, why, &unwound, armed.is_some()).await {
+    if let Err(error) = settle(shared, run, attempt, why, &unwound, resumes).await {
         unwound.unsettled = Some(Arc::new(error));
     }
     unwound
@@ -83,8 +82,9 @@ async fn settle(
     attempt: AttemptId,
     why: Option<&Error>,
     unwound: &Unwound,
-    known: bool,
+    resumes: Option<bool>,
 ) -> Result<(), Error> {
+    let known = resumes.is_some();
     let store = &shared.parts.store;
     let record = store
         .run(run)
@@ -116,6 +116,17 @@ async fn settle(
                 store.forget(attempt).await?;
             }
             store.put(&restored).await?;
+        }
+        // It was committed, so what it was before is forgotten; its workspace and its token are not.
+        Some(record) if resumes == Some(true) => {
+            store.forget(attempt).await?;
+            store
+                .put(&RunRecord {
+                    state: RunState::Interrupted,
+                    problem,
+                    ..record
+                })
+                .await?;
         }
         Some(record) if !kept.is_empty() => {
             store
