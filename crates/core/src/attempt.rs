@@ -58,10 +58,11 @@ impl Attempt {
         keys: &[&str],
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Failure> {
+        // Told first: a step that fails has started, also when it was cancelled before it did anything.
+        self.narrator.tell(EventKind::StepStarted(step.clone()));
         if self.cancel.is_cancelled() {
             return Err((step, cancelled()));
         }
-        self.narrator.tell(EventKind::StepStarted(step.clone()));
         let began = Instant::now();
         let checkpoints = Arc::clone(&self.shared.parts.checkpoints);
         let name = step.clone();
@@ -166,6 +167,7 @@ impl Attempt {
             &self.shared,
             &self.plan.run,
             self.plan.attempt,
+            &self.plan.records(),
             Some(why),
             doubtful,
             &tell,
@@ -208,6 +210,7 @@ impl Attempt {
                     &self.shared,
                     &plan.run,
                     plan.attempt,
+                    &plan.records(),
                     Some(&why),
                     &BTreeSet::new(),
                     &nobody,

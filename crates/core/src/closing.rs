@@ -234,6 +234,7 @@ pub(crate) async fn settle_dead_launch(
         shared,
         run,
         attempt,
+        &[],
         None,
         &std::collections::BTreeSet::new(),
         &|_, _| {},

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt as _, sy
 use crate::{
     env::{Composition, Definition, Environment, Key, Tier, Value, compose},
     error::{Error, ErrorKind},
+    executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
     plan::{INSTANCE_KEY, Plan, PlanError},
     preparer::{Contribution, PlanContext, Preparer},
-    process::StdioKind,
+    process::{Lease, StdioKind},
     registry::Registration,
     request::{LaunchIntent, LaunchRequest, Mode},
     shared::Shared,
@@ -56,42 +57,48 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
             .iter()
             .find_map(|(_, contribution)| contribution.workspace.clone()),
     };
+    if workspace.is_none() && problems.is_empty() {
+        problems.push(
+            Error::new(
+                ErrorKind::Unsupported,
+                "the executor has no preparer for such a workspace",
+            )
+            .with("executor", &request.executor),
+        );
+    }
+    // Everything else is looked at even so: all problems are told at once.
+    let spec = InstanceSpec {
+        install: shared.parts.install.clone(),
+        run: run.clone(),
+        session: session.clone(),
+        workspace: workspace.as_ref().map(|workspace| workspace.path.clone()),
+        lease: Lease::UNTIL_COMMIT,
+        options: request.options.clone(),
+    };
+    problems.extend(registration.executor.check(&spec).err());
+    problems.extend(duplicate_keys(&contributions).err());
+    let identity = workspace
+        .as_ref()
+        .map(|workspace| identity(&run, &session, &task, workspace))
+        .unwrap_or_default();
+    let (composition, conflicts) = match decide(&registration, &request, &contributions, identity) {
+        Ok(composition) => (composition, Vec::new()),
+        Err(conflicts) => (Composition::default(), conflicts),
+    };
+    problems.extend(conflicts.iter().map(conflict_error));
+    problems.extend(check_sizes(&request, &composition).err());
     let (Some(workspace), true) = (workspace, problems.is_empty()) else {
-        if problems.is_empty() {
-            problems.push(
-                Error::new(
-                    ErrorKind::Unsupported,
-                    "the executor has no preparer for such a workspace",
-                )
-                .with("executor", &request.executor),
-            );
-        }
-        // Variables are looked at even so: all problems are told at once.
-        let conflicts = decide(&registration, &request, &contributions, Vec::new())
-            .err()
-            .unwrap_or_default();
-        problems.extend(conflicts.iter().map(conflict_error));
         return Err(PlanError {
             problems,
             conflicts,
         });
     };
-    let identity = identity(&run, &session, &task, &workspace);
-    let composition =
-        decide(&registration, &request, &contributions, identity).map_err(|conflicts| {
-            PlanError {
-                problems: conflicts.iter().map(conflict_error).collect(),
-                conflicts,
-            }
-        })?;
-    check_sizes(&request, &composition)?;
-    duplicate_keys(&contributions)?;
 
     let warnings = contributions
         .iter()
         .flat_map(|(_, contribution)| contribution.warnings.clone())
         .collect();
-    let plan = Plan {
+    Ok(Plan {
         request,
         run,
         attempt,
@@ -103,11 +110,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         workspace,
         composition,
         warnings,
-    };
-    plan.registration
-        .executor
-        .check(&plan.instance_spec(&shared.parts.install))?;
-    Ok(plan)
+    })
 }
 
 /// Returns the error for a session that has a live run.

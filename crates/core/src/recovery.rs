@@ -196,6 +196,7 @@ async fn recover_rowless(
             shared,
             run,
             row.attempt,
+            &[],
             None,
             &BTreeSet::new(),
             &|_, _| {},

@@ -6,8 +6,8 @@ use crate::{
     error::{Error, ErrorReport},
     id::{AttemptId, RunId},
     shared::Shared,
-    store::{RunRecord, RunState},
-    undo::{Occasion, UndoRecord},
+    store::{ArmedRecord, AttemptPhase, AttemptRow, RunRecord, RunState},
+    undo::{Due, Occasion, UndoRecord},
     unwind::{Outcome, Unwound},
     workspace::Finding,
 };
@@ -18,19 +18,19 @@ use crate::{
 /// * Work that was found is kept; the run is then `interrupted` and owned.
 /// * What is stuck stays owned; the run is then `stuck`.
 /// * A run that was being resumed is what it was before.
+/// * `planned` is what the attempt armed, where it is still known: if only the answer of the commit was lost, the store has
+///   dropped what is due on failure, and the failure is now.
 pub(crate) async fn roll_back(
     shared: &Shared,
     run: &RunId,
     attempt: AttemptId,
+    planned: &[UndoRecord],
     why: Option<&Error>,
     doubtful: &BTreeSet<String>,
     tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
 ) -> Unwound {
-    let armed = match shared.parts.store.attempts_of(run).await {
-        Ok(rows) => rows
-            .into_iter()
-            .find(|row| row.attempt == attempt)
-            .map(|row| row.armed),
+    let row = match shared.parts.store.attempts_of(run).await {
+        Ok(rows) => rows.into_iter().find(|row| row.attempt == attempt),
         Err(error) => {
             return Unwound {
                 unsettled: Some(Arc::new(error)),
@@ -38,18 +38,42 @@ pub(crate) async fn roll_back(
             };
         }
     };
-    let mut unwound = match &armed {
-        Some(armed) => {
+    let resumes = row.as_ref().map(|row| row.resumes);
+    let mut unwound = match row {
+        Some(row) => {
+            let armed = due_on_failure(row, planned);
             shared
-                .unwind(armed, Occasion::Failure.careful(), doubtful, tell)
+                .unwind(&armed, Occasion::Failure.careful(), doubtful, tell)
                 .await
         }
         None => Unwound::default(),
     };
-    if let Err(error) = settle(shared, run, attempt, why, &unwound, armed.is_some()).await {
+    if let Err(error) = settle(shared, run, attempt, why, &unwound, resumes).await {
         unwound.unsettled = Some(Arc::new(error));
     }
     unwound
+}
+
+/// Returns what a failed attempt owns, in the order of arming.
+fn due_on_failure(row: AttemptRow, planned: &[UndoRecord]) -> Vec<ArmedRecord> {
+    if row.phase != AttemptPhase::Committed {
+        return row.armed;
+    }
+    let mut armed = Vec::new();
+    let mut stored = row.armed;
+    for record in planned {
+        if let Some(index) = stored.iter().position(|s| s.record.key == record.key) {
+            armed.push(stored.remove(index));
+        } else if record.due == Due::Failure {
+            armed.push(ArmedRecord {
+                record: record.clone(),
+                tries: 0,
+                last_error: None,
+            });
+        }
+    }
+    armed.extend(stored);
+    armed
 }
 
 async fn settle(
@@ -58,8 +82,9 @@ async fn settle(
     attempt: AttemptId,
     why: Option<&Error>,
     unwound: &Unwound,
-    known: bool,
+    resumes: Option<bool>,
 ) -> Result<(), Error> {
+    let known = resumes.is_some();
     let store = &shared.parts.store;
     let record = store
         .run(run)
@@ -91,6 +116,17 @@ async fn settle(
                 store.forget(attempt).await?;
             }
             store.put(&restored).await?;
+        }
+        // It was committed, so what it was before is forgotten; its workspace and its token are not.
+        Some(record) if resumes == Some(true) => {
+            store.forget(attempt).await?;
+            store
+                .put(&RunRecord {
+                    state: RunState::Interrupted,
+                    problem,
+                    ..record
+                })
+                .await?;
         }
         Some(record) if !kept.is_empty() => {
             store

@@ -235,10 +235,13 @@ impl Unwinder<'_> {
                     .spawn(async move { preparer.undo(&record, options).await })
             }
         };
+        let abort = task.abort_handle();
         match tokio::time::timeout(self.policy.timeout, task).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(Error::new(ErrorKind::Panicked, "the undo panicked")),
             Err(_) => {
+                // It may be done in part; it is repeatable. Left alone it would hold up the launcher's shutdown for ever.
+                abort.abort();
                 Err(Error::new(ErrorKind::TimedOut, "the undo took too long").retryable(false))
             }
         }

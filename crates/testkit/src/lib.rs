@@ -1,1 +1,6 @@
-//! TODO
+#![doc = include_str!("../README.md")]
+
+pub mod faulty;
+pub mod memory;
+pub mod oracle;
+pub mod recorder;

@@ -1,0 +1,18 @@
+//! Every part that an engine needs, in memory: strict where the contracts are, inspectable where tests look.
+
+mod executor;
+mod ground;
+mod instance;
+mod locks;
+mod preparer;
+mod process;
+mod store;
+mod world;
+
+pub use executor::MemoryExecutor;
+pub use ground::Thing;
+pub use instance::MemoryInstance;
+pub use locks::MemoryLocks;
+pub use preparer::{MemoryPreparer, MemoryResource};
+pub use store::MemoryStore;
+pub use world::MemoryWorld;
