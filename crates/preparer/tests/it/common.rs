@@ -14,7 +14,7 @@ use groundcrew_core::{
     executor::Progress,
     id::{AttemptId, ExecutorName, InstallId, PreparerName, RunId, SessionId},
     identity::Identity,
-    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer},
+    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer as _},
     process::Lease,
     request::{LaunchIntent, LaunchRequest, Mode},
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},

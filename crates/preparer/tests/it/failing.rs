@@ -166,7 +166,7 @@ async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
         &mut fixture,
         "add",
         &format!(
-            "setsid sh -c 'touch \"$1\"; while ! [ -e \"$2\" ]; do sleep 0.01; done; shift 2; exec git \"$@\"' sh '{}' '{}' \"$@\" <&0 >/dev/null 2>&1 &\nexit 1",
+            "exec 3<&0; setsid sh -c 'touch \"$1\"; while ! [ -e \"$2\" ]; do sleep 0.01; done; shift 2; exec git \"$@\"' sh '{}' '{}' \"$@\" <&3 >/dev/null 2>&1 &\nexit 1",
             started.display(),
             go.display()
         ),

@@ -425,7 +425,7 @@ async fn c05_f079_git_gets_an_environment_made_from_nothing() {
     write(
         &script,
         &format!(
-            "#!/bin/sh\nenv >>'{}'\nPATH=/usr/local/bin:/usr/bin:/bin exec git \"$@\"\n",
+            "#!/bin/sh\n/usr/bin/env >>'{}'\nPATH=/usr/local/bin:/usr/bin:/bin exec git \"$@\"\n",
             log.display()
         ),
     );
