@@ -27,11 +27,11 @@ use super::{beneath, id::FileId};
 pub(crate) fn remove(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<(), Error> {
     match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(blocked("failed to look at", shown.to_owned(), errno)),
+        Err(errno) => return Err(blocked("failed to look at", shown, errno)),
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
             return match unlinkat(parent, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(errno) => Err(blocked("failed to delete", shown.to_owned(), errno)),
+                Err(errno) => Err(blocked("failed to delete", shown, errno)),
             };
         }
         Ok(_) => {}
@@ -39,13 +39,12 @@ pub(crate) fn remove(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<(),
     let mut walk = Walk {
         shown,
         way: Vec::new(),
-        at: enter(parent, name)
-            .map_err(|errno| blocked("failed to enter", shown.to_owned(), errno))?,
+        at: enter(parent, name).map_err(|errno| blocked("failed to enter", shown, errno))?,
     };
     while walk.step()? {}
     match unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(blocked("failed to delete", shown.to_owned(), errno)),
+        Err(errno) => Err(blocked("failed to delete", shown, errno)),
     }
 }
 
@@ -67,7 +66,7 @@ impl Walk<'_> {
     /// Empties the present directory up to its first subdirectory, and enters that, or goes up; `false` at the end.
     fn step(&mut self) -> Result<bool, Error> {
         let failed =
-            |walk: &Self, errno| blocked("failed to read", walk.path(OsStr::new("")), errno);
+            |walk: &Self, errno| blocked("failed to read", &walk.path(OsStr::new("")), errno);
         let entries = Dir::read_from(&self.at).map_err(|errno| failed(self, errno))?;
         for entry in entries {
             let entry = entry.map_err(|errno| failed(self, errno))?;
@@ -81,14 +80,14 @@ impl Walk<'_> {
                     // Some filesystems do not tell the type.
                     Err(Errno::ISDIR | Errno::PERM) if is_directory(&self.at, name) => {}
                     Err(errno) => {
-                        return Err(blocked("failed to delete", self.path(name), errno));
+                        return Err(blocked("failed to delete", &self.path(name), errno));
                     }
                 }
             }
             let below = match enter(&self.at, name) {
                 Ok(below) => below,
                 Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(blocked("failed to enter", self.path(name), errno)),
+                Err(errno) => return Err(blocked("failed to enter", &self.path(name), errno)),
             };
             let id = fstat(&self.at)
                 .map(|stat| FileId::of_stat(&stat))
@@ -122,12 +121,12 @@ impl Walk<'_> {
                 .with("path", self.path(&name).display())
                 .retryable(true));
             }
-            Err(errno) => return Err(blocked("failed to leave", self.path(&name), errno)),
+            Err(errno) => return Err(blocked("failed to leave", &self.path(&name), errno)),
         }
         match unlinkat(&self.at, &name, AtFlags::REMOVEDIR) {
             // Not empty: something was added meanwhile; the next pass meets it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(true),
-            Err(errno) => Err(blocked("failed to delete", self.path(&name), errno)),
+            Err(errno) => Err(blocked("failed to delete", &self.path(&name), errno)),
         }
     }
 }
@@ -156,7 +155,7 @@ fn enter(at: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     Ok(below)
 }
 
-fn blocked(message: &'static str, path: PathBuf, errno: Errno) -> Error {
+fn blocked(message: &'static str, path: &Path, errno: Errno) -> Error {
     let error = match errno {
         Errno::XDEV | Errno::BUSY => Error::new(
             ErrorKind::Unavailable,
@@ -183,4 +182,153 @@ fn blocked(message: &'static str, path: PathBuf, errno: Errno) -> Error {
         text
     };
     error.with("path", text)
+}
+
+#[cfg(test)]
+#[expect(clippy::print_stderr, reason = "what a test skips must be seen")]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
+
+    use super::*;
+
+    fn remove_in(root: &Path, name: &str) -> Result<(), Error> {
+        let parent = beneath::open_root(root).unwrap();
+        remove(&parent, OsStr::new(name), &root.join(name))
+    }
+
+    #[test]
+    fn c18_f053_links_are_removed_and_never_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        fs::create_dir_all(root.join("victim")).unwrap();
+        fs::write(root.join("victim/data"), "keep").unwrap();
+        fs::create_dir_all(root.join("t/deep/er")).unwrap();
+        symlink(root.join("victim"), root.join("t/absolute")).unwrap();
+        symlink("../../../victim", root.join("t/deep/er/relative")).unwrap();
+        symlink("/", root.join("t/root")).unwrap();
+        remove_in(root, "t").unwrap();
+        assert!(!root.join("t").exists());
+        assert!(root.join("victim/data").is_file());
+        // The top itself may be a link.
+        symlink(root.join("victim"), root.join("t")).unwrap();
+        remove_in(root, "t").unwrap();
+        assert!(root.join("t").symlink_metadata().is_err());
+        assert!(root.join("victim/data").is_file());
+        remove_in(root, "t").unwrap();
+    }
+
+    /// Far more than the descriptors that a process may have by default.
+    const DEPTH: usize = 20_000;
+
+    #[test]
+    fn f055_a_tree_of_any_depth_takes_one_descriptor() {
+        // Some filesystems take a minute to make that many directories; this one is in memory.
+        let root = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        let mut at = beneath::open_root(root.path()).unwrap();
+        let name = OsStr::new("directory");
+        for _ in 0..DEPTH {
+            rustix::fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+            let file = beneath::open(
+                &at,
+                OsStr::new("file"),
+                OFlags::CREATE | OFlags::WRONLY,
+                Mode::RUSR,
+            );
+            drop(file.unwrap());
+            at = beneath::open_directory(&at, name).unwrap();
+        }
+        drop(at);
+        remove_in(root.path(), "directory").unwrap();
+        assert!(root.path().join("directory").symlink_metadata().is_err());
+    }
+
+    #[test]
+    fn f057_any_name_and_directories_without_permissions_go() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("t");
+        let long = "x".repeat(255);
+        for name in [
+            &b"-x"[..],
+            b"a b",
+            b"new\nline",
+            b"\xff\xfe",
+            long.as_bytes(),
+        ] {
+            let directory = tree.join(OsStr::from_bytes(name));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join(OsStr::from_bytes(name)), "x").unwrap();
+        }
+        for mode in [0o000, 0o555] {
+            let closed = tree.join(format!("closed{mode}"));
+            fs::create_dir(&closed).unwrap();
+            fs::write(closed.join("f"), "x").unwrap();
+            fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        remove_in(root.path(), "t").unwrap();
+        assert!(!tree.exists());
+    }
+
+    #[test]
+    fn f054_a_mount_is_not_crossed() {
+        let root = tempfile::tempdir().unwrap();
+        let (tree, victim) = (root.path().join("t"), root.path().join("victim"));
+        fs::create_dir_all(tree.join("deep/mount")).unwrap();
+        fs::create_dir(&victim).unwrap();
+        fs::write(victim.join("data"), "keep").unwrap();
+        if !run(
+            "mount",
+            &[
+                "--bind".as_ref(),
+                victim.as_ref(),
+                tree.join("deep/mount").as_ref(),
+            ],
+        ) {
+            eprintln!("skipped: this user may not mount");
+            return;
+        }
+        let result = remove_in(root.path(), "t");
+        assert!(run("umount", &[tree.join("deep/mount").as_ref()]));
+        let error = result.unwrap_err();
+        assert!(error.message().contains("mount point"), "{error}");
+        assert!(
+            error.get("path").unwrap().ends_with("deep/mount"),
+            "{error}"
+        );
+        assert!(victim.join("data").is_file());
+        remove_in(root.path(), "t").unwrap();
+    }
+
+    #[test]
+    fn f050_an_immutable_file_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("t/d/file");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "x").unwrap();
+        if !run("chattr", &["+i".as_ref(), file.as_ref()]) {
+            eprintln!("skipped: this user or filesystem has no immutable files");
+            return;
+        }
+        let result = remove_in(root.path(), "t");
+        assert!(run("chattr", &["-i".as_ref(), file.as_ref()]));
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        assert!(error.get("path").unwrap().ends_with("d/file"), "{error}");
+        remove_in(root.path(), "t").unwrap();
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "tools of the machine that prepare a test"
+    )]
+    fn run(program: &str, args: &[&OsStr]) -> bool {
+        std::process::Command::new(program)
+            .args(args)
+            .output()
+            .is_ok_and(|output| output.status.success())
+    }
 }

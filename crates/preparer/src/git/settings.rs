@@ -107,9 +107,7 @@ pub(crate) fn identity(config: &Config, given: &[Definition]) -> Result<Vec<Defi
     let mut definitions = Vec::new();
     for who in ["author", "committer"] {
         for (part, value) in [("name", NAME), ("email", EMAIL)] {
-            let key = Key::new(OsString::from(
-                format!("GIT_{}_{}", who, part).to_uppercase(),
-            ))?;
+            let key = Key::new(OsString::from(format!("GIT_{who}_{part}").to_uppercase()))?;
             let known = configured(&format!("user.{part}"))
                 || configured(&format!("{who}.{part}"))
                 || given.iter().any(|definition| definition.key == key)
@@ -149,35 +147,41 @@ fn may_define_filters(common: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Returns settings that turn every content filter of a repository off, as git itself would find them.
+/// Settings that turn every content filter of a repository off.
+#[derive(Debug, Default)]
+pub(crate) struct FiltersOff {
+    /// The settings.
+    pub(crate) settings: Vec<(OsString, OsString)>,
+    /// Whether git must fail where one of the filters does.
+    pub(crate) required: bool,
+}
+
+/// Turns every content filter of a repository off, as git itself would find them.
 pub(crate) async fn without_filters(
     git: &Git,
     common: &Path,
     cancel: &CancelToken,
-) -> Result<Vec<(OsString, OsString)>, Error> {
+) -> Result<FiltersOff, Error> {
     if !may_define_filters(common)? {
-        return Ok(Vec::new());
+        return Ok(FiltersOff::default());
     }
-    let output = git
-        .run(
-            &Call {
-                git_dir: common,
-                work_tree: None,
-                settings: &[],
-                args: &[
-                    "config",
-                    "--includes",
-                    "-z",
-                    "--name-only",
-                    "--get-regexp",
-                    "^filter\\.",
-                ]
-                .map(OsStr::new),
-                holds: None,
-            },
-            cancel,
-        )
-        .await?;
+    let args = [
+        "config",
+        "--includes",
+        "-z",
+        "--name-only",
+        "--get-regexp",
+        "^filter\\.",
+    ]
+    .map(OsStr::new);
+    let call = Call {
+        git_dir: common,
+        work_tree: None,
+        settings: &[],
+        args: &args,
+        holds: None,
+    };
+    let output = git.run(&call, cancel).await?;
     // 1 says that nothing matches.
     if !output.status.success() && output.status.code() != Some(1) {
         return Err(super::command::failure(
@@ -185,29 +189,27 @@ pub(crate) async fn without_filters(
             &output,
         ));
     }
-    let drivers: BTreeSet<&[u8]> = output
-        .stdout
-        .split(|byte| *byte == 0)
-        .filter_map(|key| {
-            let end = key.iter().rposition(|byte| *byte == b'.')?;
-            key.get(b"filter.".len()..end)
-        })
-        .collect();
-    Ok(drivers
-        .iter()
-        .flat_map(|driver| {
-            [
-                ("smudge", ""),
-                ("clean", ""),
-                ("process", ""),
-                ("required", "false"),
-            ]
-            .map(|(name, value)| {
-                let key = [b"filter.", *driver, b".", name.as_bytes()].concat();
-                (OsStr::from_bytes(&key).to_owned(), value.into())
-            })
-        })
-        .collect())
+    let mut off = FiltersOff::default();
+    let mut drivers = BTreeSet::new();
+    for key in output.stdout.split(|byte| *byte == 0) {
+        if let Some(end) = key.iter().rposition(|byte| *byte == b'.') {
+            drivers.extend(key.get(b"filter.".len()..end));
+            off.required |= key.ends_with(b".required");
+        }
+    }
+    for driver in drivers {
+        for (name, value) in [
+            ("smudge", ""),
+            ("clean", ""),
+            ("process", ""),
+            ("required", "false"),
+        ] {
+            let key = [b"filter.", driver, b".", name.as_bytes()].concat();
+            off.settings
+                .push((OsStr::from_bytes(&key).to_owned(), value.into()));
+        }
+    }
+    Ok(off)
 }
 
 /// Returns the names of the filters that the attributes at the root of a tree, or of the repository, ask for.
@@ -231,7 +233,7 @@ pub(crate) fn filters_asked_for(repository: &Repository, base: &git2::Commit<'_>
         .iter()
         .flat_map(|text| text.split(|byte| *byte == b'\n'))
         .filter(|line| !line.trim_ascii_start().starts_with(b"#"))
-        .flat_map(|line| line.split(|byte| byte.is_ascii_whitespace()).skip(1))
+        .flat_map(|line| line.split(u8::is_ascii_whitespace).skip(1))
         .filter_map(|attribute| attribute.strip_prefix(b"filter="))
         .map(crate::text::lossy)
         .collect();

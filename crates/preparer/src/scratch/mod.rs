@@ -396,7 +396,7 @@ fn place(resource: &Resource, known: Option<FileId>) -> Result<Place, Error> {
         .is_none_or(|marker| marker.attempt == resource.attempt && !marker.ready);
     if known.is_none() {
         let empty = others.is_empty() && marker.is_none() && !repository;
-        if !empty && !(half && marker.is_some()) {
+        if !(empty || half && marker.is_some()) {
             return another("was there before this launch");
         }
     }

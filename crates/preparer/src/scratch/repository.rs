@@ -124,12 +124,12 @@ fn exclude(directory: &OwnedFd) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let start = if text.is_empty() || text.ends_with(b"\n") {
+    let gap = if text.is_empty() || text.ends_with(b"\n") {
         ""
     } else {
         "\n"
     };
-    file.write_all(format!("{start}{line}\n").as_bytes())
+    file.write_all(format!("{gap}{line}\n").as_bytes())
         .map_err(edit)
 }
 

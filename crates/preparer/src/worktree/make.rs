@@ -2,10 +2,11 @@
 
 use std::{
     ffi::OsStr,
+    fs::{File, FileTimes},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use groundcrew_core::{
@@ -44,7 +45,7 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
         )
         .with_source(error)
     })?;
-    let maker = Maker {
+    let made = Maker {
         preparer,
         cx,
         git: Git::find(&preparer.shared.config.git)?,
@@ -52,7 +53,7 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
     };
     let marker = Marker {
         layout: Layout::Worktree,
-        directory: maker
+        directory: made
             .resource
             .directory
             .file_name()
@@ -61,21 +62,21 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
             .into_owned(),
         task: cx.plan.request.task.clone(),
         tenant: cx.plan.request.tenant.clone(),
-        run: maker.resource.run.clone(),
-        install: maker.resource.install.clone(),
-        attempt: maker.resource.attempt,
+        run: made.resource.run.clone(),
+        install: made.resource.install.clone(),
+        attempt: made.resource.attempt,
         created_ms: marker::now_ms(),
         ready: false,
     };
-    let held = Arc::new(maker.directory(marker.clone()).await?);
+    let held = Arc::new(made.directory(marker.clone()).await?);
     cx.effects.checkpoint("directory-made").await?;
-    maker.branch(&held).await?;
+    made.branch(&held).await?;
     cx.effects.checkpoint("branch-made").await?;
-    let entry = maker.worktree(&held).await?;
+    let entry = made.worktree(&held).await?;
     cx.effects.checkpoint("worktree-added").await?;
-    maker.checkout(&held, &entry, state.settings()).await?;
+    made.checkout(&held, &entry, state.settings()).await?;
     let (resource, ready) = (
-        maker.resource.clone(),
+        made.resource.clone(),
         Marker {
             ready: true,
             ..marker
@@ -228,9 +229,9 @@ impl Maker<'_> {
     ) -> Result<(), Error> {
         self.go_on()?;
         self.cx.progress.line("writing files");
-        settings.extend(
-            settings::without_filters(&self.git, &self.resource.common, self.cx.cancel).await?,
-        );
+        let filters =
+            settings::without_filters(&self.git, &self.resource.common, self.cx.cancel).await?;
+        settings.extend(filters.settings);
         let base = self.resource.base.to_string();
         let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", &base].map(OsStr::new);
         let call = Call {
@@ -246,8 +247,36 @@ impl Maker<'_> {
                 "failed to write the files of the worktree",
                 self.cx.cancel,
             )
-            .await
-            .map(drop)
+            .await?;
+        if filters.required {
+            self.settle(&entry.join("index")).await?;
+        }
+        Ok(())
+    }
+
+    /// Dates the index a second later than the files that were written.
+    ///
+    /// Git compares the contents of files as young as the index, and runs their filters for that; one that must not fail
+    /// and is missing would make `git status` fail in this worktree for ever.
+    async fn settle(&self, index: &Path) -> Result<(), Error> {
+        let failed =
+            |error| Error::io("failed to date the index", error).with("path", index.display());
+        let index = File::options().write(true).open(index).map_err(failed)?;
+        let written = index
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .map_err(failed)?;
+        // Most gits look at whole seconds.
+        let part = written.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let next =
+            written + Duration::from_secs(1) - Duration::from_nanos(part.subsec_nanos().into());
+        let rest = next.duration_since(SystemTime::now()).unwrap_or_default();
+        tokio::select! {
+            () = tokio::time::sleep(rest) => {}
+            () = self.cx.cancel.cancelled() => return self.go_on(),
+        }
+        let times = FileTimes::new().set_modified(next.max(SystemTime::now()));
+        index.set_times(times).map_err(failed)
     }
 }
 

@@ -159,7 +159,7 @@ impl Preparer for WorktreePreparer {
     }
 
     async fn list(&self) -> Result<Vec<Found>, Error> {
-        self.blocking(|shared| report::list(shared)).await
+        self.blocking(report::list).await
     }
 
     async fn report(&self, workspace: &Workspace) -> Result<WorkspaceReport, Error> {

@@ -14,7 +14,7 @@ use groundcrew_core::{
     executor::Progress,
     id::{AttemptId, ExecutorName, InstallId, PreparerName, RunId, SessionId},
     identity::Identity,
-    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer},
+    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer as _},
     process::Lease,
     request::{LaunchIntent, LaunchRequest, Mode},
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
@@ -206,13 +206,17 @@ impl Fixture {
 
     /// A preparer as another process would make it.
     pub(crate) fn preparer(&self) -> WorktreePreparer {
+        self.preparer_of(UserGitConfig::default())
+    }
+
+    pub(crate) fn preparer_of(&self, user: UserGitConfig) -> WorktreePreparer {
         WorktreePreparer::new(WorktreeConfig {
             worktrees: self.home().join("worktrees"),
             trash: self.home().join("trash"),
             locks: self.home().join("locks"),
             install: self.install.clone(),
             git: self.git.clone(),
-            user: UserGitConfig::default(),
+            user,
         })
         .unwrap()
     }

@@ -1,4 +1,14 @@
 //! Real git, real directories: what the preparers make, keep and take back.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "what a test cannot set up must fail it, and what it skips must be seen"
+)]
+
 mod common;
+mod failing;
+mod keeping;
 mod making;
+mod tasks;

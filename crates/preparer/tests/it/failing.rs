@@ -1,0 +1,390 @@
+//! Launches that fail, are cancelled, or die: nothing is left.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use groundcrew_core::{
+    cancel::CancelToken, error::ErrorKind, preparer::Preparer as _, undo::Undone,
+    workspace::WorkspaceRequest,
+};
+use groundcrew_preparer::GitProgram;
+
+use crate::common::*;
+
+const CHECKPOINTS: [&str; 4] = [
+    "directory-made",
+    "branch-made",
+    "worktree-added",
+    "checked-out",
+];
+
+async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
+    let undone = fixture.undo(launch, FAILURE).await;
+    for (key, undone) in &undone {
+        let clean = matches!(
+            undone,
+            Undone::Removed { snapshot: None } | Undone::AlreadyGone
+        );
+        assert!(clean, "{what}: {key}: {undone:?}");
+    }
+    fixture.assert_home_is_empty();
+}
+
+#[tokio::test]
+async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
+    let fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    for at in CHECKPOINTS {
+        let recorder = Recorder {
+            fail_at: Some(at),
+            ..Recorder::default()
+        };
+        let launch = fixture.launch_with(&request, recorder).await;
+        assert!(launch.result.is_err());
+        assert_eq!(launch.passed.last().map(String::as_str), Some(at));
+        assert_undone(&fixture, &launch, at).await;
+        assert_eq!(fixture.fingerprint(), before, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn f067_a_launch_that_dies_before_an_identity_is_stored_leaves_nothing() {
+    let fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let recorder = Recorder {
+        fail_at: Some("identify"),
+        ..Recorder::default()
+    };
+    let launch = fixture.launch_with(&request, recorder).await;
+    assert!(launch.result.is_err() && launch.identities.is_empty());
+    assert_undone(&fixture, &launch, "identify").await;
+    // The identities of a complete launch may be lost with the machine.
+    let mut launch = fixture.launch().await;
+    launch.identities.clear();
+    assert_undone(&fixture, &launch, "lost").await;
+    assert_eq!(fixture.fingerprint(), before);
+}
+
+#[tokio::test]
+async fn a_cancelled_launch_leaves_nothing() {
+    let fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    for at in &CHECKPOINTS[..3] {
+        let recorder = Recorder {
+            cancel_at: Some((at, CancelToken::new())),
+            ..Recorder::default()
+        };
+        let launch = fixture.launch_with(&request, recorder).await;
+        assert_eq!(
+            launch.result.as_ref().unwrap_err().kind(),
+            ErrorKind::Cancelled,
+            "{at}"
+        );
+        assert_undone(&fixture, &launch, at).await;
+        assert_eq!(fixture.fingerprint(), before, "{at}");
+    }
+}
+
+/// Makes a git program that does something else for one subcommand.
+fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
+    let script = fixture.path().join("bin/git");
+    write(
+        &script,
+        &format!(
+            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\nfor a in \"$@\"; do\n  if [ \"$a\" = {subcommand} ]; then\n{instead}\n  fi\ndone\nexec git \"$@\"\n"
+        ),
+    );
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.git = GitProgram::Path(script);
+}
+
+#[tokio::test]
+async fn f072_f097_cancelling_ends_git_and_all_its_children() {
+    let mut fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let pids = fixture.path().join("pids");
+    let pid = pids.display().to_string();
+    wrapper(
+        &mut fixture,
+        "read-tree",
+        &format!("sleep 600 & echo $! >'{pid}.new'; mv '{pid}.new' '{pid}'; wait; exit 1"),
+    );
+    let token = CancelToken::new();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let fixture = Arc::new(fixture);
+    let canceller = async {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !pids.exists() {
+            assert!(Instant::now() < deadline, "the checkout never began");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        token.cancel();
+    };
+    let recorder = Recorder::default();
+    let preparer = fixture.preparer();
+    let (launch, ()) = tokio::join!(
+        launch(&preparer, &fixture.install, &request, &recorder, &token),
+        canceller
+    );
+    assert_eq!(
+        launch.result.as_ref().unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
+    assert_dead(fs::read_to_string(&pids).unwrap().trim()).await;
+    assert_undone(&fixture, &launch, "cancelled").await;
+    assert_eq!(fixture.fingerprint(), before);
+}
+
+/// Waits until a process is gone, or a zombie that nobody has waited for.
+async fn assert_dead(pid: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "process {pid} lives: {stat}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
+    let mut fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let (started, go) = (fixture.path().join("started"), fixture.path().join("go"));
+    // The shell leaves the process group and holds what git would hold.
+    wrapper(
+        &mut fixture,
+        "add",
+        &format!(
+            "exec 3<&0; setsid sh -c 'touch \"$1\"; while ! [ -e \"$2\" ]; do sleep 0.01; done; shift 2; exec git \"$@\"' sh '{}' '{}' \"$@\" <&3 >/dev/null 2>&1 &\nexit 1",
+            started.display(),
+            go.display()
+        ),
+    );
+    // A shell gives background commands another stdin, unless it is named.
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let launch = fixture.launch_with(&request, Recorder::default()).await;
+    assert!(launch.result.is_err());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !started.exists() {
+        assert!(Instant::now() < deadline, "git never started");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut undo = Box::pin(assert_undone(&fixture, &launch, "outlived"));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut undo).await;
+    assert!(early.is_err(), "the undo did not wait");
+    fs::write(&go, "").unwrap();
+    undo.await;
+    assert_eq!(fixture.fingerprint(), before);
+}
+
+#[tokio::test]
+async fn f071_success_without_a_result_is_an_error() {
+    for (subcommand, message) in [("add", "there is none"), ("read-tree", "not")] {
+        let mut fixture = Fixture::new();
+        let before = fixture.fingerprint();
+        wrapper(&mut fixture, subcommand, "exit 0");
+        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let launch = fixture.launch_with(&request, Recorder::default()).await;
+        let error = launch.result.as_ref().unwrap_err();
+        assert!(error.message().contains(message), "{error:?}");
+        assert_undone(&fixture, &launch, subcommand).await;
+        assert_eq!(fixture.fingerprint(), before);
+    }
+}
+
+#[tokio::test]
+async fn c22_the_words_of_git_are_in_the_error_and_a_retry_is_free() {
+    let mut fixture = Fixture::new();
+    wrapper(
+        &mut fixture,
+        "read-tree",
+        "echo 'fatal: no luck' >&2; exit 128",
+    );
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    for _ in 0..2 {
+        let launch = fixture.launch_with(&request, Recorder::default()).await;
+        let error = launch.result.as_ref().unwrap_err();
+        let chain = groundcrew_core::error::Chain(error).to_string();
+        assert!(chain.contains("fatal: no luck"), "{chain}");
+        assert_undone(&fixture, &launch, "failed").await;
+    }
+}
+
+/// What a killed git leaves, as measured: each is undone completely.
+#[tokio::test]
+async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
+    type Wreck = fn(&Fixture, &Launch);
+    let fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let entry = |fixture: &Fixture| fixture.repository.join(".git/worktrees/app");
+    assert!(!entry(&fixture).exists());
+    let added: [(&str, Wreck); 8] = [
+        ("locked initializing", |f, _| {
+            fs::write(
+                f.repository.join(".git/worktrees/app/locked"),
+                "initializing",
+            )
+            .unwrap();
+        }),
+        ("empty commondir", |f, _| {
+            fs::write(f.repository.join(".git/worktrees/app/commondir"), "").unwrap();
+        }),
+        ("empty HEAD", |f, _| {
+            fs::write(f.repository.join(".git/worktrees/app/HEAD"), "").unwrap();
+        }),
+        ("no HEAD", |f, _| {
+            fs::remove_file(f.repository.join(".git/worktrees/app/HEAD")).unwrap();
+        }),
+        ("only a gitdir", |f, _| {
+            for file in ["HEAD", "commondir", "locked"] {
+                fs::remove_file(f.repository.join(".git/worktrees/app").join(file)).unwrap();
+            }
+        }),
+        ("locks", |f, _| {
+            for file in ["index.lock", "HEAD.lock"] {
+                fs::write(f.repository.join(".git/worktrees/app").join(file), "").unwrap();
+            }
+        }),
+        ("no tree", |_, launch| {
+            fs::remove_dir_all(launch.tree()).unwrap();
+        }),
+        ("half a checkout", |f, launch| {
+            fs::write(launch.tree().join("f"), "on").unwrap();
+            fs::create_dir_all(launch.tree().join("sub/dir")).unwrap();
+            fs::write(f.repository.join(".git/worktrees/app/index.lock"), "").unwrap();
+        }),
+    ];
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    for (what, wreck) in added {
+        let recorder = Recorder {
+            fail_at: Some("worktree-added"),
+            ..Recorder::default()
+        };
+        let launch = fixture.launch_with(&request, recorder).await;
+        assert!(entry(&fixture).is_dir());
+        wreck(&fixture, &launch);
+        assert_undone(&fixture, &launch, what).await;
+        assert_eq!(fixture.fingerprint(), before, "{what}");
+        git(&fixture.repository, &["worktree", "list"]);
+    }
+    // A branch that was not finished: its log and lock alone, or a lock beside it.
+    for keep in [true, false] {
+        let recorder = Recorder {
+            fail_at: Some("branch-made"),
+            ..Recorder::default()
+        };
+        let launch = fixture.launch_with(&request, recorder).await;
+        let file = fixture
+            .repository
+            .join(".git/refs/heads")
+            .join(launch.branch());
+        if !keep {
+            fs::remove_file(&file).unwrap();
+        }
+        fs::write(format!("{}.lock", file.display()), "").unwrap();
+        let undone = fixture.try_undo(&launch, FAILURE).await;
+        if keep {
+            // Whose lock it is cannot be told while the branch is there: it stays owned.
+            assert!(undone.is_err() || fixture.fingerprint() == before);
+            let _gone = fs::remove_file(format!("{}.lock", file.display()));
+        }
+        assert_undone(&fixture, &launch, "branch").await;
+        assert_eq!(fixture.fingerprint(), before, "keep: {keep}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_somebody_put_in_a_half_made_tree_is_kept() {
+    let fixture = Fixture::new();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let recorder = Recorder {
+        fail_at: Some("worktree-added"),
+        ..Recorder::default()
+    };
+    let launch = fixture.launch_with(&request, recorder).await;
+    write(launch.tree().join("notes"), "mine\n");
+    let undone = fixture
+        .preparer()
+        .undo(&launch.record("worktree"), FAILURE)
+        .await
+        .unwrap();
+    assert_eq!(kept(&undone)[0].items, ["notes"]);
+}
+
+#[tokio::test]
+async fn f061_f085_a_directory_that_is_there_already_is_left_as_it_is() {
+    let fixture = Fixture::new();
+    let recorder = Recorder::default();
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let planned = fixture.plan(&request).await.unwrap();
+    let directory = planned.workspace.unwrap().path.parent().unwrap().to_owned();
+    // The name has the run's id in it: only another one can be taken here.
+    fs::create_dir_all(&directory).unwrap();
+    let launch = fixture.launch_with(&request, recorder).await;
+    launch.result.as_ref().unwrap();
+    assert_ne!(launch.tree().parent().unwrap(), directory);
+    assert!(directory.is_dir());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
+    let fixture = Arc::new(Fixture::new());
+    let before = fixture.fingerprint();
+    let preparers = [fixture.preparer(), fixture.preparer()];
+    let mut set = tokio::task::JoinSet::new();
+    for at in 0..64 {
+        let (fixture, preparer) = (Arc::clone(&fixture), preparers[at % 2].clone());
+        set.spawn(async move {
+            let mut request = request(WorkspaceRequest::Worktree(fixture.spec()));
+            request.title = Some("same".to_owned());
+            let recorder = Recorder::default();
+            launch(
+                &preparer,
+                &fixture.install,
+                &request,
+                &recorder,
+                &CancelToken::new(),
+            )
+            .await
+        });
+    }
+    let launches = set.join_all().await;
+    for launch in &launches {
+        launch.result.as_ref().unwrap();
+    }
+    let branches: BTreeSet<_> = launches.iter().map(Launch::branch).collect();
+    let trees: BTreeSet<_> = launches.iter().map(Launch::tree).collect();
+    assert_eq!((branches.len(), trees.len()), (64, 64));
+    let list = git(&fixture.repository, &["worktree", "list"]);
+    assert_eq!(list.lines().count(), 65);
+    assert_eq!(
+        git(&fixture.repository, &["branch", "--list", "groundcrew/*"])
+            .lines()
+            .count(),
+        64
+    );
+    let mut set = tokio::task::JoinSet::new();
+    for launch in launches {
+        let fixture = Arc::clone(&fixture);
+        set.spawn(async move { fixture.undo(&launch, REMOVE).await });
+    }
+    for undone in set.join_all().await {
+        assert!(
+            undone.values().all(|undone| *undone == Undone::REMOVED),
+            "{undone:?}"
+        );
+    }
+    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_home_is_empty();
+}
