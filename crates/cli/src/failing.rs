@@ -1,8 +1,8 @@
 //! Why a verb could not do what it was asked for, ready to be told and to become an exit code.
 
 use groundcrew_core::{
-    error::{Error, ErrorKind, ErrorReport},
-    launcher::{LaunchError, PlanError, Unwound},
+    error::{Chain, Error, ErrorKind, ErrorReport},
+    LaunchError, PlanError, Unwound,
 };
 
 use crate::{
@@ -175,13 +175,17 @@ impl From<LaunchError> for Failing {
 
 impl From<&Unwound> for Rollback {
     fn from(unwound: &Unwound) -> Self {
-        let items = unwound.0.iter().map(|(record, outcome)| RollbackItem {
+        let items = unwound.outcomes.iter().map(|(record, outcome)| RollbackItem {
             what: record.label.clone(),
             outcome: outcome.to_string(),
         });
+        let unsettled = unwound.unsettled.iter().map(|error| RollbackItem {
+            what: "the note of the rollback".to_owned(),
+            outcome: Chain(&**error).to_string(),
+        });
         Self {
             clean: unwound.is_clean(),
-            items: items.collect(),
+            items: items.chain(unsettled).collect(),
         }
     }
 }
