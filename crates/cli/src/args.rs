@@ -19,9 +19,15 @@ use groundcrew_core::{
     after_help = "A run, and everything that it owns, is listed by `groundcrew ls`. Ids may be shortened to a unique prefix.\n\
                   State lives in $GROUNDCREW_HOME, else $XDG_STATE_HOME/groundcrew, else ~/.local/state/groundcrew."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// How results are printed.
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
     pub format: Format,
     /// What to do.
     #[command(subcommand)]
@@ -30,7 +36,7 @@ pub struct Cli {
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// Words for people.
     #[default]
     Human,
@@ -56,7 +62,7 @@ impl ValueEnum for Format {
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// Run a command in a workspace of its own.
     ///
     /// Inside a git repository the workspace is a worktree on a new branch; elsewhere it is a scratch directory. The
@@ -93,14 +99,14 @@ pub enum Verb {
 
 impl Verb {
     /// Returns whether exit codes are those of the command that is run.
-    pub const fn passes_code_through(&self) -> bool {
+    pub(crate) const fn passes_code_through(&self) -> bool {
         matches!(self, Self::Run(_) | Self::Resume(_))
     }
 }
 
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
-pub struct PlaceArgs {
+pub(crate) struct PlaceArgs {
     /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
     pub executor: Option<ExecutorName>,
@@ -126,7 +132,11 @@ pub struct PlaceArgs {
 
 /// How a command is run.
 #[derive(Clone, Debug, Default, Args)]
-pub struct CommandArgs {
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own on the command line"
+)]
+pub(crate) struct CommandArgs {
     /// Variable for the command; stronger than one that is inherited. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = clap::value_parser!(OsString))]
     pub env: Vec<OsString>,
@@ -152,7 +162,7 @@ pub struct CommandArgs {
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Where.
     #[command(flatten)]
     pub place: PlaceArgs,
@@ -166,7 +176,7 @@ pub struct RunArgs {
 
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Those of `run`.
     #[command(flatten)]
     pub run: RunArgs,
@@ -174,7 +184,7 @@ pub struct PlanArgs {
 
 /// Arguments of `ls`.
 #[derive(Clone, Debug, Args)]
-pub struct LsArgs {
+pub(crate) struct LsArgs {
     /// Also list closed and failed runs.
     #[arg(long, short = 'a')]
     pub all: bool,
@@ -182,7 +192,7 @@ pub struct LsArgs {
 
 /// Which run.
 #[derive(Clone, Debug, Args)]
-pub struct IdArgs {
+pub(crate) struct IdArgs {
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,
@@ -190,7 +200,7 @@ pub struct IdArgs {
 
 /// Arguments of `logs`.
 #[derive(Clone, Debug, Args)]
-pub struct LogsArgs {
+pub(crate) struct LogsArgs {
     /// Go on with what the command prints, until it ends.
     #[arg(long, short = 'f')]
     pub follow: bool,
@@ -204,7 +214,7 @@ pub struct LogsArgs {
 
 /// Arguments of `attach`.
 #[derive(Clone, Debug, Args)]
-pub struct AttachArgs {
+pub(crate) struct AttachArgs {
     /// Begin behind that many bytes of output [default: 0; with a terminal, near the end].
     #[arg(long, value_name = "OFFSET")]
     pub from: Option<u64>,
@@ -221,7 +231,7 @@ pub struct AttachArgs {
 
 /// Arguments of `stop`.
 #[derive(Clone, Debug, Args)]
-pub struct StopArgs {
+pub(crate) struct StopArgs {
     /// How long processes may take before they are killed [default: 10s].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
@@ -232,7 +242,7 @@ pub struct StopArgs {
 
 /// Arguments of `resume`.
 #[derive(Clone, Debug, Args)]
-pub struct ResumeArgs {
+pub(crate) struct ResumeArgs {
     /// How.
     #[command(flatten)]
     pub command: CommandArgs,
@@ -246,7 +256,7 @@ pub struct ResumeArgs {
 
 /// Arguments of `rm`.
 #[derive(Clone, Debug, Args)]
-pub struct RmArgs {
+pub(crate) struct RmArgs {
     /// Save the work that would be lost in a snapshot, then remove everything.
     #[arg(long, short = 'f')]
     pub force: bool,
@@ -257,7 +267,7 @@ pub struct RmArgs {
 
 /// Arguments of `completions`.
 #[derive(Clone, Debug, Args)]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
@@ -268,8 +278,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text != "0" {
         return Err(format!("say in which unit, such as {text}s or {text}m"));
     }
-    humantime::parse_duration(text)
-        .map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
+    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
 }
 
 /// Reads a duration or `none`.
@@ -305,7 +314,9 @@ mod tests {
 
     #[test]
     fn c13_everything_behind_the_dashes_belongs_to_the_command() {
-        let args = run(&["run", "--title", "x", "--", "codex", "--format", "json", "-t", "--", ""]);
+        let args = run(&[
+            "run", "--title", "x", "--", "codex", "--format", "json", "-t", "--", "",
+        ]);
         assert_eq!(args.argv, ["codex", "--format", "json", "-t", "--", ""]);
         assert!(!args.command.terminal);
     }
@@ -324,7 +335,10 @@ mod tests {
         let Verb::Run(args) = Cli::try_parse_from(words).unwrap().verb else {
             panic!("not run")
         };
-        assert_eq!((args.command.env, args.argv), (vec![odd.clone()], vec![odd]));
+        assert_eq!(
+            (args.command.env, args.argv),
+            (vec![odd.clone()], vec![odd])
+        );
     }
 
     #[test]
@@ -336,9 +350,15 @@ mod tests {
             let text = parse(&["run", &format!("--timeout={bad}"), "--", "a"])
                 .unwrap_err()
                 .to_string();
-            assert!(text.contains("such as") || text.contains("write it like"), "{bad}: {text}");
+            assert!(
+                text.contains("such as") || text.contains("write it like"),
+                "{bad}: {text}"
+            );
         }
-        assert_eq!(run(&["run", "--lease", "0", "--", "a"]).command.lease, Some(Lease::After(Duration::ZERO)));
+        assert_eq!(
+            run(&["run", "--lease", "0", "--", "a"]).command.lease,
+            Some(Lease::After(Duration::ZERO))
+        );
     }
 
     #[test]
@@ -351,13 +371,18 @@ mod tests {
     fn a_run_needs_a_command_and_a_resumption_does_not() {
         assert!(parse(&["run"]).is_err());
         assert!(parse(&["run", "--"]).is_err());
-        assert!(matches!(parse(&["resume", "abc"]), Ok(Verb::Resume(args)) if args.argv.is_empty()));
+        assert!(
+            matches!(parse(&["resume", "abc"]), Ok(Verb::Resume(args)) if args.argv.is_empty())
+        );
         assert!(parse(&["run", "-i", "--detach", "--", "a"]).is_err());
     }
 
     #[test]
     fn the_format_stands_before_or_behind_the_verb() {
-        for words in [["groundcrew", "--format", "json", "ls"], ["groundcrew", "ls", "--format", "json"]] {
+        for words in [
+            ["groundcrew", "--format", "json", "ls"],
+            ["groundcrew", "ls", "--format", "json"],
+        ] {
             assert_eq!(Cli::try_parse_from(words).unwrap().format, Format::Json);
         }
     }

@@ -4,11 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Format,
-    documents::SCHEMA_VERSION,
-    printer::Lines,
-    style::Style,
-    terminal::Terminals,
+    args::Format, documents::SCHEMA_VERSION, printer::Lines, style::Style, terminal::Terminals,
 };
 
 /// The name that our own words begin with.
@@ -16,7 +12,7 @@ const NAME: &str = "groundcrew";
 
 /// Where everything that is not a command's own output is said.
 #[derive(Clone, Debug)]
-pub struct Console {
+pub(crate) struct Console {
     /// The format.
     pub format: Format,
     /// Which streams are terminals.
@@ -30,7 +26,7 @@ pub struct Console {
 
 impl Console {
     /// Makes one; `colour` is whether colours are wanted where they can be shown.
-    pub fn new(format: Format, terminals: Terminals, colour: bool) -> Self {
+    pub(crate) fn new(format: Format, terminals: Terminals, colour: bool) -> Self {
         Self {
             format,
             terminals,
@@ -41,30 +37,30 @@ impl Console {
     }
 
     /// Says a result to people on standard output, if the format is theirs.
-    pub fn result(&self, line: &str) {
+    pub(crate) fn result(&self, line: &str) {
         if self.format == Format::Human {
             self.lines.out(line);
         }
     }
 
     /// Says something to people on standard error.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         let name = self.err_style.faint(NAME);
         self.lines.err(&format!("{name}: {text}"));
     }
 
     /// Says something to people on standard error, as it is.
-    pub fn plain(&self, text: &str) {
+    pub(crate) fn plain(&self, text: &str) {
         self.lines.err(text);
     }
 
     /// Warns people on standard error.
-    pub fn warn(&self, text: &str) {
+    pub(crate) fn warn(&self, text: &str) {
         self.note(&format!("{} {text}", self.err_style.yellow("warning:")));
     }
 
     /// Tells the one result of a verb, unless the format is for people.
-    pub fn document<T: Serialize>(&self, document: &T) {
+    pub(crate) fn document<T: Serialize>(&self, document: &T) {
         match self.format {
             Format::Human => {}
             Format::Json => self.lines.out(&pretty(document)),
@@ -73,7 +69,7 @@ impl Console {
     }
 
     /// Tells a failure, unless the format is for people.
-    pub fn error<T: Serialize>(&self, document: &T) {
+    pub(crate) fn error<T: Serialize>(&self, document: &T) {
         match self.format {
             Format::Human => {}
             Format::Json => self.lines.out(&pretty(document)),
@@ -82,19 +78,19 @@ impl Console {
     }
 
     /// Tells an event, if the format is one of events.
-    pub fn event<T: Serialize>(&self, name: &str, fields: &T) {
+    pub(crate) fn event<T: Serialize>(&self, name: &str, fields: &T) {
         if self.format == Format::Jsonl {
             self.lines.out(&event(name, fields));
         }
     }
 
     /// Writes a piece of a document to standard output, as it is.
-    pub fn raw(&self, line: &str) {
+    pub(crate) fn raw(&self, line: &str) {
         self.lines.out(line);
     }
 
     /// Returns whether standard output could not be written though somebody wanted it.
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.lines.failed()
     }
 }
@@ -104,7 +100,7 @@ fn pretty<T: Serialize>(document: &T) -> String {
 }
 
 /// Writes one event as one line: the version and the event's name come first.
-pub fn event<T: Serialize>(name: &str, fields: &T) -> String {
+pub(crate) fn event<T: Serialize>(name: &str, fields: &T) -> String {
     #[derive(Serialize)]
     struct Line<'a, T> {
         schema_version: u32,

@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use crate::{exit, text::Text};
 
 /// The version of all documents and events.
-pub const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// A document: its version, then its fields.
 #[derive(Clone, Debug, Serialize)]
-pub struct Document<T> {
+pub(crate) struct Document<T> {
     /// The version.
     pub schema_version: u32,
     /// The fields.
@@ -28,7 +28,7 @@ pub struct Document<T> {
 
 impl<T> Document<T> {
     /// Wraps fields.
-    pub const fn new(fields: T) -> Self {
+    pub(crate) const fn new(fields: T) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
             fields,
@@ -38,7 +38,7 @@ impl<T> Document<T> {
 
 /// A run, as `run`, `resume`, `show`, `stop` and `ls` tell it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub(crate) struct Run {
     /// Its id.
     pub id: String,
     /// Its session.
@@ -91,7 +91,7 @@ pub struct Run {
 
 impl Run {
     /// Tells a run.
-    pub fn new(record: &RunRecord, report: Option<&WorkspaceReport>) -> Self {
+    pub(crate) fn new(record: &RunRecord, report: Option<&WorkspaceReport>) -> Self {
         let workspace = record.workspace.as_ref();
         let commits = report.map_or_else(Vec::new, |report| {
             let commit = |c: &groundcrew_core::workspace::Commit| Commit {
@@ -111,13 +111,19 @@ impl Run {
             base: workspace.and_then(|w| w.base.clone()),
             commits,
             exit_code: record.exit.map(exit::of_command),
-            signal: record.exit.and_then(|exit| exit.signal).map(|signal| signal.to_string()),
+            signal: record
+                .exit
+                .and_then(|exit| exit.signal)
+                .map(|signal| signal.to_string()),
             commit_count: report.map(|report| report.commit_count),
             dirty: report.map(|report| report.dirty),
             kind: workspace.map(|w| w.kind.clone()),
             directory: workspace.map(|w| Text::os(&w.directory)),
             task: record.task.to_string(),
-            command: record.command.as_ref().map(|words| words.iter().map(Text::os).collect()),
+            command: record
+                .command
+                .as_ref()
+                .map(|words| words.iter().map(Text::os).collect()),
             title: record.title.clone(),
             lease_seconds: match record.lease {
                 Lease::Unlimited => None,
@@ -134,7 +140,7 @@ impl Run {
 
 /// A commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Commit {
+pub(crate) struct Commit {
     /// Its full object id.
     pub id: String,
     /// The first line of its message.
@@ -143,14 +149,14 @@ pub struct Commit {
 
 /// The answer of `ls`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Runs {
+pub(crate) struct Runs {
     /// Each run, oldest first.
     pub runs: Vec<Run>,
 }
 
 /// One reason to keep something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FindingDocument {
+pub(crate) struct FindingDocument {
     /// What was found, such as `untracked`.
     pub what: String,
     /// Which ones, 20 at most.
@@ -170,7 +176,7 @@ impl From<&Finding> for FindingDocument {
 }
 
 /// Tells a finding in a few words, such as `2 untracked (a, b)`.
-pub fn in_words(finding: &Finding) -> String {
+pub(crate) fn in_words(finding: &Finding) -> String {
     let what = finding.what.replace('_', " ");
     let mut items = finding.items.join(", ");
     if finding.count > finding.items.len() {
@@ -181,7 +187,7 @@ pub fn in_words(finding: &Finding) -> String {
 
 /// The answer of `close` and `rm`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Closing {
+pub(crate) struct Closing {
     /// The run.
     pub id: String,
     /// `closed`, `kept`, `refused` or `stuck`.
@@ -198,7 +204,7 @@ pub struct Closing {
 
 /// Something that was kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptDocument {
+pub(crate) struct KeptDocument {
     /// What it is, such as `worktree /a/b`.
     pub what: String,
     /// Why, in words.
@@ -209,7 +215,7 @@ pub struct KeptDocument {
 
 impl KeptDocument {
     /// Tells what was kept.
-    pub fn new(what: &str, findings: &[Finding]) -> Self {
+    pub(crate) fn new(what: &str, findings: &[Finding]) -> Self {
         let words: Vec<_> = findings.iter().map(in_words).collect();
         Self {
             what: what.to_owned(),
@@ -221,7 +227,7 @@ impl KeptDocument {
 
 /// Something that could not be removed yet.
 #[derive(Clone, Debug, Serialize)]
-pub struct StuckDocument {
+pub(crate) struct StuckDocument {
     /// What it is.
     pub what: String,
     /// Why, in words.
@@ -230,14 +236,14 @@ pub struct StuckDocument {
 
 /// The document of a failure.
 #[derive(Clone, Debug, Serialize)]
-pub struct Failed {
+pub(crate) struct Failed {
     /// The failure.
     pub error: Failure,
 }
 
 /// A failure.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// What a program can decide on, such as `not_found`.
     pub kind: String,
     /// Words for people, sources included.
@@ -255,7 +261,7 @@ pub struct Failure {
 
 /// What became of what a failed launch had made.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rollback {
+pub(crate) struct Rollback {
     /// Whether nothing is left that was not kept on purpose.
     pub clean: bool,
     /// What became of each thing, in the order of trying.
@@ -264,7 +270,7 @@ pub struct Rollback {
 
 /// What became of one thing.
 #[derive(Clone, Debug, Serialize)]
-pub struct RollbackItem {
+pub(crate) struct RollbackItem {
     /// What it is.
     pub what: String,
     /// What became of it, in words.
@@ -298,14 +304,14 @@ impl From<&Error> for Failure {
 }
 
 /// Writes a moment, in milliseconds since 1970, as RFC 3339.
-pub fn moment(ms: u64) -> String {
+pub(crate) fn moment(ms: u64) -> String {
     UNIX_EPOCH
         .checked_add(Duration::from_millis(ms))
         .map_or_else(String::new, written)
 }
 
 /// Writes a moment as RFC 3339; one that no calendar holds is empty.
-pub fn written(at: SystemTime) -> String {
+pub(crate) fn written(at: SystemTime) -> String {
     // humantime panics behind the year 9999.
     const END: Duration = Duration::from_secs(253_402_300_799);
     match at.duration_since(UNIX_EPOCH) {

@@ -91,13 +91,22 @@ mod tests {
         for n in [0, 1, 2, 7, 125, 255] {
             assert_eq!(i32::from(of_command(ExitStatus::exited(n))), n);
         }
-        assert_eq!(of_command(signalled_status(Signal::KILL, EndCause::Itself)), 137);
-        assert_eq!(of_command(signalled_status(Signal::TERM, EndCause::Stopped)), 143);
+        assert_eq!(
+            of_command(signalled_status(Signal::KILL, EndCause::Itself)),
+            137
+        );
+        assert_eq!(
+            of_command(signalled_status(Signal::TERM, EndCause::Stopped)),
+            143
+        );
     }
 
     #[test]
     fn a_time_limit_has_its_own_code_however_the_command_ended() {
-        assert_eq!(of_command(signalled_status(Signal::TERM, EndCause::TimedOut)), 124);
+        assert_eq!(
+            of_command(signalled_status(Signal::TERM, EndCause::TimedOut)),
+            124
+        );
         let status = ExitStatus {
             cause: EndCause::TimedOut,
             ..ExitStatus::exited(0)

@@ -1,8 +1,8 @@
 //! Why a verb could not do what it was asked for, ready to be told and to become an exit code.
 
 use groundcrew_core::{
-    error::{Chain, Error, ErrorKind, ErrorReport},
     LaunchError, PlanError, Unwound,
+    error::{Chain, Error, ErrorKind, ErrorReport},
 };
 
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
 
 /// Why a verb could not do what it was asked for.
 #[derive(Debug)]
-pub struct Failing {
-    failure: Failure,
+pub(crate) struct Failing {
+    failure: Box<Failure>,
     cause: Cause,
 }
 
@@ -33,31 +33,31 @@ enum Cause {
 
 impl Failing {
     /// The words of the command line are wrong.
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self {
-            failure: Failure {
+            failure: Box::new(Failure {
                 kind: ErrorKind::InvalidInput.as_str().to_owned(),
                 message: message.into(),
                 ..Failure::default()
-            },
+            }),
             cause: Cause::Usage,
         }
     }
 
     /// We were asked, by a signal, to leave at once.
-    pub fn called(message: impl Into<String>, code: u8) -> Self {
+    pub(crate) fn called(message: impl Into<String>, code: u8) -> Self {
         Self {
-            failure: Failure {
+            failure: Box::new(Failure {
                 kind: ErrorKind::Cancelled.as_str().to_owned(),
                 message: message.into(),
                 ..Failure::default()
-            },
+            }),
             cause: Cause::Called(code),
         }
     }
 
     /// Returns the exit code; `passes` is whether the verb passes its command's code through.
-    pub const fn code(&self, passes: bool) -> u8 {
+    pub(crate) const fn code(&self, passes: bool) -> u8 {
         match self.cause {
             Cause::Usage => exit::USAGE,
             Cause::Called(code) => code,
@@ -68,10 +68,15 @@ impl Failing {
     }
 
     /// Tells it, in the format that was asked for.
-    pub fn tell(&self, console: &Console) {
+    pub(crate) fn tell(&self, console: &Console) {
         tell(console, &self.failure);
+        self.document(console);
+    }
+
+    /// Tells it to programs only.
+    pub(crate) fn document(&self, console: &Console) {
         console.error(&Document::new(Failed {
-            error: self.failure.clone(),
+            error: Failure::clone(&self.failure),
         }));
     }
 }
@@ -79,7 +84,11 @@ impl Failing {
 fn tell(console: &Console, failure: &Failure) {
     let style = console.err_style;
     if failure.problems.len() > 1 {
-        console.note(&format!("{} {}", style.red("error:"), printable(&failure.message)));
+        console.note(&format!(
+            "{} {}",
+            style.red("error:"),
+            printable(&failure.message)
+        ));
         for problem in &failure.problems {
             console.note(&format!("  - {}", in_words(problem)));
         }
@@ -101,14 +110,16 @@ fn tell(console: &Console, failure: &Failure) {
 }
 
 /// Tells a failure in one line: the step, the message, then what it is about.
-pub fn in_words(failure: &Failure) -> String {
+pub(crate) fn in_words(failure: &Failure) -> String {
     let mut text = String::new();
     if let Some(step) = &failure.step {
         text = format!("{step}: ");
     }
     text.push_str(&failure.message);
     for (key, value) in &failure.context {
-        let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+        let value = value
+            .as_str()
+            .map_or_else(|| value.to_string(), ToOwned::to_owned);
         text = format!("{text} [{key}={value}]");
     }
     printable(&text)
@@ -117,7 +128,7 @@ pub fn in_words(failure: &Failure) -> String {
 impl From<Error> for Failing {
     fn from(error: Error) -> Self {
         Self {
-            failure: Failure::from(&error),
+            failure: Box::new(Failure::from(&error)),
             cause: Cause::Failed(error.kind()),
         }
     }
@@ -132,7 +143,7 @@ impl From<std::io::Error> for Failing {
 impl From<&ErrorReport> for Failing {
     fn from(report: &ErrorReport) -> Self {
         Self {
-            failure: Failure::from(report),
+            failure: Box::new(Failure::from(report)),
             cause: Cause::Failed(report.kind),
         }
     }
@@ -151,7 +162,10 @@ impl From<PlanError> for Failing {
                 ..Failure::default()
             },
         };
-        Self { failure, cause }
+        Self {
+            failure: Box::new(failure),
+            cause,
+        }
     }
 }
 
@@ -169,16 +183,22 @@ impl From<LaunchError> for Failing {
             rollback: Some(rollback),
             ..Failure::from(&*error.error)
         };
-        Self { failure, cause }
+        Self {
+            failure: Box::new(failure),
+            cause,
+        }
     }
 }
 
 impl From<&Unwound> for Rollback {
     fn from(unwound: &Unwound) -> Self {
-        let items = unwound.outcomes.iter().map(|(record, outcome)| RollbackItem {
-            what: record.label.clone(),
-            outcome: outcome.to_string(),
-        });
+        let items = unwound
+            .outcomes
+            .iter()
+            .map(|(record, outcome)| RollbackItem {
+                what: record.label.clone(),
+                outcome: outcome.to_string(),
+            });
         let unsettled = unwound.unsettled.iter().map(|error| RollbackItem {
             what: "the note of the rollback".to_owned(),
             outcome: Chain(&**error).to_string(),

@@ -27,7 +27,7 @@ use crate::{
 
 /// What goes to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inward {
+pub(crate) enum Inward {
     /// Nothing.
     Nothing,
     /// Standard input, to its end.
@@ -38,7 +38,7 @@ pub enum Inward {
 
 /// What a signal to us means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub(crate) enum Meaning {
     /// It is for the command.
     Command,
     /// It ends the watching only.
@@ -47,7 +47,7 @@ pub enum Meaning {
 
 /// How following ended.
 #[derive(Debug)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The command ended.
     Ended(ExitStatus),
     /// It is gone, and nobody knows how it ended.
@@ -58,7 +58,7 @@ pub enum Ending {
 
 /// What to follow, and how.
 #[derive(Debug)]
-pub struct Follow<'a> {
+pub(crate) struct Follow<'a> {
     /// The launcher.
     pub launcher: &'a Launcher,
     /// The run.
@@ -82,7 +82,7 @@ impl Follow<'_> {
     /// # Errors
     ///
     /// When the run cannot be reached, or standard output cannot be written though somebody wants it.
-    pub async fn follow(&self, signals: &mut Signals) -> Result<Ending, Failing> {
+    pub(crate) async fn follow(&self, signals: &mut Signals) -> Result<Ending, Failing> {
         let agent = agent_process()?;
         let (instance, mut stdio) = self.attach(&agent).await?;
         let raw = match self.inward {
@@ -137,11 +137,14 @@ impl Follow<'_> {
         let detached = matches!(ending, Ending::Detached(_));
         if !detached {
             // A stop that is under way brings the run to rest; it must not be left half-way.
-            drop(unless_called(signals, leaves, actions.for_each(async |done| self.tell(done, false))).await);
+            let resting = actions.for_each(async |done| self.tell(done, false));
+            _ = unless_called(signals, leaves, resting).await;
         }
         match written {
             Ok(Err(error)) if !detached => {
-                Err(Error::io("standard output cannot be written", error).with("run", &self.record.run).into())
+                Err(Error::io("standard output cannot be written", error)
+                    .with("run", &self.record.run)
+                    .into())
             }
             _ => Ok(ending),
         }
@@ -174,12 +177,20 @@ impl Follow<'_> {
     }
 
     /// Copies output until the command ends; a connection that breaks is made again where it broke off.
-    async fn pump(&self, agent: &ProcessId, mut stdio: Stdio, output: &mut Output) -> Result<ExitStatus, Error> {
+    async fn pump(
+        &self,
+        agent: &ProcessId,
+        mut stdio: Stdio,
+        output: &mut Output,
+    ) -> Result<ExitStatus, Error> {
         let mut broke_at = None;
         loop {
             let error = match output.copy(&mut stdio, None).await {
                 Ok(Some(status)) => return Ok(status),
-                Ok(None) => Error::new(ErrorKind::Unavailable, "the output ended without word of the end"),
+                Ok(None) => Error::new(
+                    ErrorKind::Unavailable,
+                    "the output ended without word of the end",
+                ),
                 Err(error) => error,
             };
             // Once for each piece that came through: what breaks at once again stays broken.
@@ -212,7 +223,10 @@ impl Follow<'_> {
                 let run = &self.record.run;
                 async move {
                     killing.await?;
-                    self.launcher.stop(run, Some(Duration::ZERO)).await.map(drop)
+                    self.launcher
+                        .stop(run, Some(Duration::ZERO))
+                        .await
+                        .map(drop)
                 }
                 .boxed()
             }
@@ -246,10 +260,17 @@ const fn escalate(level: u8, call: Call) -> u8 {
 
 /// Returns whether a call ends a wait that nobody needs any more.
 const fn leaves(call: Call) -> bool {
-    matches!(call, Call::Interrupt | Call::Quit | Call::Terminate | Call::Hangup)
+    matches!(
+        call,
+        Call::Interrupt | Call::Quit | Call::Terminate | Call::Hangup
+    )
 }
 
-fn signal<'a>(instance: &SharedInstance, agent: &ProcessId, signal: Signal) -> BoxFuture<'a, Result<(), Error>> {
+fn signal<'a>(
+    instance: &SharedInstance,
+    agent: &ProcessId,
+    signal: Signal,
+) -> BoxFuture<'a, Result<(), Error>> {
     let (instance, agent) = (SharedInstance::clone(instance), agent.clone());
     async move { instance.signal(&agent, signal).await }.boxed()
 }

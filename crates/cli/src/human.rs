@@ -21,7 +21,7 @@ use crate::{
 const SHOWN_COMMITS: usize = 10;
 
 /// Tells on standard error how a run ended and where its work is.
-pub fn summary(console: &Console, view: &RunView) {
+pub(crate) fn summary(console: &Console, view: &RunView) {
     let record = &view.record;
     let style = console.err_style;
     let ended = match record.exit {
@@ -30,7 +30,9 @@ pub fn summary(console: &Console, view: &RunView) {
     };
     let id = style.bold(record.run.as_str());
     if record.state == RunState::Closed {
-        console.note(&format!("{id} {ended}; nothing was changed, so nothing is kept"));
+        console.note(&format!(
+            "{id} {ended}; nothing was changed, so nothing is kept"
+        ));
         return;
     }
     console.note(&format!("{id} {ended}"));
@@ -39,18 +41,32 @@ pub fn summary(console: &Console, view: &RunView) {
     }
     if record.state == RunState::Stuck {
         let why = record.problem.clone().map(Error::from);
-        let why = why.as_ref().map_or_else(String::new, |why| format!(": {}", Chain(why)));
-        console.warn(&printable(&format!("something could not be taken away yet{why}; see `groundcrew recover`")));
+        let why = why
+            .as_ref()
+            .map_or_else(String::new, |why| format!(": {}", Chain(why)));
+        console.warn(&printable(&format!(
+            "something could not be taken away yet{why}; see `groundcrew recover`"
+        )));
     } else {
-        let owned = record.workspace.as_ref().is_some_and(|workspace| workspace.owned);
+        let owned = record
+            .workspace
+            .as_ref()
+            .is_some_and(|workspace| workspace.owned);
         let what = if owned { " and its branch" } else { "" };
         console.plain(&format!("  go on      groundcrew resume {}", record.run));
-        console.plain(&format!("  remove it  groundcrew rm {}   (the workspace{what})", record.run));
+        console.plain(&format!(
+            "  remove it  groundcrew rm {}   (the workspace{what})",
+            record.run
+        ));
     }
 }
 
 /// Tells where the work of a run is.
-pub fn facts(record: &RunRecord, report: Option<&WorkspaceReport>, style: Style) -> Vec<String> {
+pub(crate) fn facts(
+    record: &RunRecord,
+    report: Option<&WorkspaceReport>,
+    style: Style,
+) -> Vec<String> {
     let mut lines = Vec::new();
     let Some(workspace) = &record.workspace else {
         return lines;
@@ -61,29 +77,46 @@ pub fn facts(record: &RunRecord, report: Option<&WorkspaceReport>, style: Style)
             1 => " (1 commit)".to_owned(),
             n => format!(" ({n} commits)"),
         });
-        lines.push(format!("  branch     {}{count}", style.green(&printable(branch))));
+        lines.push(format!(
+            "  branch     {}{count}",
+            style.green(&printable(branch))
+        ));
     }
     if let Some(report) = report {
         for commit in report.commits.iter().take(SHOWN_COMMITS) {
             let id = commit.id.get(..10).unwrap_or(&commit.id);
-            lines.push(format!("             {} {}", style.yellow(id), printable(&commit.subject)));
+            lines.push(format!(
+                "             {} {}",
+                style.yellow(id),
+                printable(&commit.subject)
+            ));
         }
         if report.commit_count > SHOWN_COMMITS {
-            lines.push(format!("             … {} more", report.commit_count - SHOWN_COMMITS));
+            lines.push(format!(
+                "             … {} more",
+                report.commit_count - SHOWN_COMMITS
+            ));
         }
     }
     let dirty = match report {
         Some(report) if report.dirty => " (with files that are not committed)",
         _ => "",
     };
-    lines.push(format!("  workspace  {}{dirty}", printable_os(&workspace.path)));
+    lines.push(format!(
+        "  workspace  {}{dirty}",
+        printable_os(&workspace.path)
+    ));
     lines
 }
 
 /// Tells everything about a run, for `show`.
-pub fn details(view: &RunView, style: Style) -> Vec<String> {
+pub(crate) fn details(view: &RunView, style: Style) -> Vec<String> {
     let record = &view.record;
-    let mut lines = vec![format!("{} {}", style.bold(record.run.as_str()), state(record.state, style))];
+    let mut lines = vec![format!(
+        "{} {}",
+        style.bold(record.run.as_str()),
+        state(record.state, style)
+    )];
     let mut fact = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     if let Some(title) = &record.title {
         fact("title", printable(title));
@@ -119,7 +152,7 @@ pub fn details(view: &RunView, style: Style) -> Vec<String> {
 }
 
 /// Tells a state, coloured by whether it needs care.
-pub fn state(state: RunState, style: Style) -> String {
+pub(crate) fn state(state: RunState, style: Style) -> String {
     match state {
         RunState::Running | RunState::Preparing => style.green(state.as_str()),
         RunState::Stuck | RunState::Failed => style.red(state.as_str()),
@@ -129,15 +162,17 @@ pub fn state(state: RunState, style: Style) -> String {
 }
 
 /// Tells the command of a run, quoted for people.
-pub fn command(record: &RunRecord) -> Option<String> {
+pub(crate) fn command(record: &RunRecord) -> Option<String> {
     let words = record.command.clone()?;
     let command = groundcrew_core::command::Command::new(words).ok()?;
     Some(command.to_string())
 }
 
 /// Tells how long ago something was, roughly.
-pub fn age(ms: u64, now: SystemTime) -> String {
-    let then = UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(now);
+pub(crate) fn age(ms: u64, now: SystemTime) -> String {
+    let then = UNIX_EPOCH
+        .checked_add(Duration::from_millis(ms))
+        .unwrap_or(now);
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {
         0..60 => format!("{seconds}s"),

@@ -15,32 +15,92 @@ pub const ORIGIN: &str = "caller's environment";
 
 /// Names that are not handed on.
 pub const STRIPPED: &[(&str, &str)] = &[
-    ("GIT_DIR", "outranks the directory that git is told to work in"),
-    ("GIT_WORK_TREE", "outranks the directory that git is told to work in"),
+    (
+        "GIT_DIR",
+        "outranks the directory that git is told to work in",
+    ),
+    (
+        "GIT_WORK_TREE",
+        "outranks the directory that git is told to work in",
+    ),
     ("GIT_COMMON_DIR", "names another repository's shared part"),
-    ("GIT_INDEX_FILE", "names another work tree's index; set by git inside hooks"),
-    ("GIT_OBJECT_DIRECTORY", "sends new objects to another repository"),
-    ("GIT_ALTERNATE_OBJECT_DIRECTORIES", "borrows objects that may vanish"),
-    ("GIT_QUARANTINE_PATH", "belongs to the push that a hook runs in; makes git refuse ref updates"),
+    (
+        "GIT_INDEX_FILE",
+        "names another work tree's index; set by git inside hooks",
+    ),
+    (
+        "GIT_OBJECT_DIRECTORY",
+        "sends new objects to another repository",
+    ),
+    (
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "borrows objects that may vanish",
+    ),
+    (
+        "GIT_QUARANTINE_PATH",
+        "belongs to the push that a hook runs in; makes git refuse ref updates",
+    ),
     ("GIT_NAMESPACE", "hides the refs of the repository"),
-    ("GIT_PREFIX", "the subdirectory of the git command that called us"),
-    ("GIT_IMPLICIT_WORK_TREE", "belongs to the git command that called us"),
-    ("GIT_SHALLOW_FILE", "belongs to the git command that called us"),
+    (
+        "GIT_PREFIX",
+        "the subdirectory of the git command that called us",
+    ),
+    (
+        "GIT_IMPLICIT_WORK_TREE",
+        "belongs to the git command that called us",
+    ),
+    (
+        "GIT_SHALLOW_FILE",
+        "belongs to the git command that called us",
+    ),
     ("GIT_GRAFT_FILE", "another repository's history"),
     ("GIT_REPLACE_REF_BASE", "another repository's replacements"),
-    ("GIT_REFLOG_ACTION", "belongs to the git command that called us"),
-    ("GIT_EXEC_PATH", "set inside hooks and aliases; pins the inner programs of the git that called us"),
-    ("GIT_DEFAULT_HASH", "decides what new repositories are made of; belongs to the caller's git"),
-    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "decides which repository is found"),
-    ("GIT_CEILING_DIRECTORIES", "decides which repository is found; would hide a workspace below it"),
-    ("GIT_ATTR_SOURCE", "reads attributes from a commit of another repository"),
-    ("CLAUDECODE", "marks a nested agent; agents refuse to start below it"),
-    ("CLAUDE_CODE_ENTRYPOINT", "says how the outer agent was started"),
-    ("CLAUDE_CODE_SSE_PORT", "connects to the outer agent's editor"),
+    (
+        "GIT_REFLOG_ACTION",
+        "belongs to the git command that called us",
+    ),
+    (
+        "GIT_EXEC_PATH",
+        "set inside hooks and aliases; pins the inner programs of the git that called us",
+    ),
+    (
+        "GIT_DEFAULT_HASH",
+        "decides what new repositories are made of; belongs to the caller's git",
+    ),
+    (
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+        "decides which repository is found",
+    ),
+    (
+        "GIT_CEILING_DIRECTORIES",
+        "decides which repository is found; would hide a workspace below it",
+    ),
+    (
+        "GIT_ATTR_SOURCE",
+        "reads attributes from a commit of another repository",
+    ),
+    (
+        "CLAUDECODE",
+        "marks a nested agent; agents refuse to start below it",
+    ),
+    (
+        "CLAUDE_CODE_ENTRYPOINT",
+        "says how the outer agent was started",
+    ),
+    (
+        "CLAUDE_CODE_SSE_PORT",
+        "connects to the outer agent's editor",
+    ),
     ("CLAUDE_CODE_SESSION_ID", "the outer agent's conversation"),
     ("CLAUDE_CODE_EXECPATH", "the outer agent's own program"),
-    ("CODEX_SANDBOX", "says that the outer agent's sandbox is in force, which it is not here"),
-    ("CODEX_SANDBOX_NETWORK_DISABLED", "says that the outer agent's network policy is in force, which it is not here"),
+    (
+        "CODEX_SANDBOX",
+        "says that the outer agent's sandbox is in force, which it is not here",
+    ),
+    (
+        "CODEX_SANDBOX_NETWORK_DISABLED",
+        "says that the outer agent's network policy is in force, which it is not here",
+    ),
     ("CODEX_THREAD_ID", "the outer agent's conversation"),
     ("GEMINI_CLI", "marks a nested agent"),
     ("CURSOR_AGENT", "marks a nested agent"),
@@ -48,18 +108,30 @@ pub const STRIPPED: &[(&str, &str)] = &[
     ("OPENCODE", "marks a nested agent"),
     ("AGENT_SESSION_ID", "the outer agent's conversation"),
     ("OLDPWD", "a place of the caller's shell"),
-    ("PWD", "the caller's directory, not the workspace; shells and programs trust it"),
+    (
+        "PWD",
+        "the caller's directory, not the workspace; shells and programs trust it",
+    ),
     ("_", "the program that the caller's shell started last: us"),
     ("SHLVL", "counts the caller's shells"),
-    ("LINES", "the size of the caller's terminal; goes stale, and the command asks its own"),
-    ("COLUMNS", "the size of the caller's terminal; goes stale, and the command asks its own"),
+    (
+        "LINES",
+        "the size of the caller's terminal; goes stale, and the command asks its own",
+    ),
+    (
+        "COLUMNS",
+        "the size of the caller's terminal; goes stale, and the command asks its own",
+    ),
 ];
 
 /// Beginnings of names that are not handed on.
 pub const STRIPPED_PREFIXES: &[(&str, &str)] = &[
     ("GROUNDCREW_", "our own controls, and who an outer run is"),
     ("GIT_INTERNAL_", "belongs to the git command that called us"),
-    ("GIT_TRACE2_PARENT_", "belongs to the git command that called us"),
+    (
+        "GIT_TRACE2_PARENT_",
+        "belongs to the git command that called us",
+    ),
 ];
 
 /// Git's trace switches: kept when they name a file or turn tracing off; else they write into the agent's output.
@@ -93,7 +165,12 @@ pub fn inherited(
         .filter(|(name, value)| stripped(name, value).is_none())
         .filter_map(|(name, value)| {
             let key = Key::new(name.clone()).ok()?;
-            Some(Definition::literal(key, value.clone(), Tier::Inherited, ORIGIN))
+            Some(Definition::literal(
+                key,
+                value.clone(),
+                Tier::Inherited,
+                ORIGIN,
+            ))
         })
 }
 
@@ -102,7 +179,10 @@ mod tests {
     use super::*;
 
     fn names(pairs: &[(&str, &str)]) -> Vec<String> {
-        let pairs: Vec<_> = pairs.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect();
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(k, v)| (OsString::from(k), OsString::from(v)))
+            .collect();
         inherited(&pairs).map(|d| d.key.to_string()).collect()
     }
 
@@ -147,14 +227,27 @@ mod tests {
 
     #[test]
     fn c08_nesting_markers_and_our_own_controls_are_absent() {
-        for name in ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "GROUNDCREW_HOME", "GROUNDCREW_RUN_ID", "GROUNDCREW_ANYTHING"] {
+        for name in [
+            "CLAUDECODE",
+            "CLAUDE_CODE_ENTRYPOINT",
+            "GROUNDCREW_HOME",
+            "GROUNDCREW_RUN_ID",
+            "GROUNDCREW_ANYTHING",
+        ] {
             assert_eq!(names(&[(name, "1"), ("KEEP", "1")]), ["KEEP"], "{name}");
         }
     }
 
     #[test]
     fn traces_reach_files_only() {
-        assert_eq!(names(&[("GIT_TRACE", "1"), ("GIT_TRACE2_EVENT", "9"), ("GIT_TRACE_SETUP", "/tmp/t")]), ["GIT_TRACE_SETUP"]);
+        assert_eq!(
+            names(&[
+                ("GIT_TRACE", "1"),
+                ("GIT_TRACE2_EVENT", "9"),
+                ("GIT_TRACE_SETUP", "/tmp/t")
+            ]),
+            ["GIT_TRACE_SETUP"]
+        );
     }
 
     #[test]

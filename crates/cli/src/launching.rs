@@ -1,6 +1,9 @@
 //! Carries a plan out while its steps are shown; a signal cancels it, a second one leaves at once.
 
-use groundcrew_core::{Launched, Launcher, Plan, event::{Event, EventKind}};
+use groundcrew_core::{
+    Launched, Launcher, Plan,
+    event::{Event, EventKind},
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
 /// # Errors
 ///
 /// The launch failed, was cancelled, or was left at once; what it made is taken back, or owned.
-pub async fn launch(
+pub(crate) async fn launch(
     launcher: &Launcher,
     plan: Plan,
     events: &mut UnboundedReceiver<Event>,
@@ -50,7 +53,10 @@ pub async fn launch(
     // Everything that was told before the answer is here already.
     while let Ok(event) = events.try_recv() {
         progress.show(&event);
-        if matches!(event.kind, EventKind::Launched | EventKind::RolledBack { .. }) {
+        if matches!(
+            event.kind,
+            EventKind::Launched | EventKind::RolledBack { .. }
+        ) {
             break;
         }
     }

@@ -21,7 +21,7 @@ use crate::{
 
 /// Writes frames to our streams.
 #[derive(Debug)]
-pub struct Output {
+pub(crate) struct Output {
     printer: Printer,
     shape: Shape,
     /// Behind the last byte that was written.
@@ -30,7 +30,7 @@ pub struct Output {
 
 /// How frames are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// Standard output to standard output, standard error to standard error.
     Streams,
     /// Both to standard error: standard output is for a document.
@@ -46,7 +46,7 @@ pub enum Shape {
 
 impl Shape {
     /// Returns the shape of a command's own output in a format.
-    pub const fn of(format: Format) -> Self {
+    pub(crate) const fn of(format: Format) -> Self {
         match format {
             Format::Human => Self::Streams,
             Format::Json => Self::Aside,
@@ -61,7 +61,7 @@ impl Output {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub fn start(shape: Shape, at: Offset) -> io::Result<Self> {
+    pub(crate) fn start(shape: Shape, at: Offset) -> io::Result<Self> {
         Ok(Self {
             printer: Printer::start()?,
             shape,
@@ -70,7 +70,7 @@ impl Output {
     }
 
     /// Returns the offset behind the last byte that was written.
-    pub const fn at(&self) -> Offset {
+    pub(crate) const fn at(&self) -> Offset {
         self.at
     }
 
@@ -79,7 +79,11 @@ impl Output {
     /// # Errors
     ///
     /// Those of the stream; [`at`](Self::at) tells where to go on.
-    pub async fn copy(&mut self, stdio: &mut Stdio, until: Option<Offset>) -> Result<Option<ExitStatus>, Error> {
+    pub(crate) async fn copy(
+        &mut self,
+        stdio: &mut Stdio,
+        until: Option<Offset>,
+    ) -> Result<Option<ExitStatus>, Error> {
         while until.is_none_or(|until| self.at < until) {
             match stdio.output.next().await {
                 None => return Ok(None),
@@ -104,9 +108,8 @@ impl Output {
         };
         let (target, bytes) = match (self.shape, &frame.kind) {
             (Shape::Streams, FrameKind::Stdout(bytes)) => (Target::Out, bytes.clone()),
-            (Shape::Streams | Shape::Aside, FrameKind::Stderr(bytes)) | (Shape::Aside, FrameKind::Stdout(bytes)) => {
-                (Target::Err, bytes.clone())
-            }
+            (Shape::Streams | Shape::Aside, FrameKind::Stderr(bytes))
+            | (Shape::Aside, FrameKind::Stdout(bytes)) => (Target::Err, bytes.clone()),
             (Shape::Streams | Shape::Aside, FrameKind::Truncated(count)) => {
                 let text = format!("groundcrew: {count} bytes of output are no longer kept\n");
                 (Target::Err, Bytes::from(text))
@@ -136,7 +139,7 @@ impl Output {
     /// # Errors
     ///
     /// The first failure that was not a reader who is gone.
-    pub async fn finish(self) -> io::Result<()> {
+    pub(crate) async fn finish(self) -> io::Result<()> {
         self.printer.finish().await
     }
 }
@@ -163,7 +166,10 @@ fn told(frame: &Frame, kind: &FrameKind) -> (&'static str, Value) {
     match kind {
         FrameKind::Stdout(bytes) => ("output", output("stdout", bytes)),
         FrameKind::Stderr(bytes) => ("output", output("stderr", bytes)),
-        FrameKind::Truncated(bytes) => ("truncated", json!({"offset": offset, "at": at, "bytes": bytes})),
+        FrameKind::Truncated(bytes) => (
+            "truncated",
+            json!({"offset": offset, "at": at, "bytes": bytes}),
+        ),
         FrameKind::Exit(status) => (
             "exit",
             json!({
@@ -174,14 +180,16 @@ fn told(frame: &Frame, kind: &FrameKind) -> (&'static str, Value) {
                 "cause": status.cause,
             }),
         ),
-        other => ("other", json!({"offset": offset, "at": at, "message": format!("{other:?}")})),
+        other => (
+            "other",
+            json!({"offset": offset, "at": at, "message": format!("{other:?}")}),
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundcrew_core::process::ExitStatus;
 
     fn frame(offset: u64, kind: FrameKind) -> Frame {
         Frame {
@@ -199,21 +207,33 @@ mod tests {
             event(name, &fields)
         };
         let start = r#"{"schema_version":1,"event":"output","at":"1970-01-01T00:00:00.000Z","#;
-        assert_eq!(line(b"a\n"), format!(r#"{start}"offset":5,"stream":"stdout","text":"a\n"}}"#));
-        assert_eq!(line(b"\xff"), format!(r#"{start}"base64":"/w==","offset":5,"stream":"stdout"}}"#));
+        assert_eq!(
+            line(b"a\n"),
+            format!(r#"{start}"offset":5,"stream":"stdout","text":"a\n"}}"#)
+        );
+        assert_eq!(
+            line(b"\xff"),
+            format!(r#"{start}"base64":"/w==","offset":5,"stream":"stdout"}}"#)
+        );
     }
 
     #[test]
     fn an_exit_says_how() {
         let frame = frame(9, FrameKind::Exit(ExitStatus::exited(3)));
         let (name, fields) = told(&frame, &frame.kind);
-        assert_eq!((name, &fields["code"], &fields["cause"]), ("exit", &json!(3), &json!("itself")));
+        assert_eq!(
+            (name, &fields["code"], &fields["cause"]),
+            ("exit", &json!(3), &json!("itself"))
+        );
     }
 
     #[test]
     fn a_frame_is_cut_where_reading_ends() {
         let whole = frame(10, FrameKind::Stdout(Bytes::from_static(b"abcdef")));
-        assert_eq!(cut(whole.clone(), Some(Offset(13))).kind, FrameKind::Stdout(Bytes::from_static(b"abc")));
+        assert_eq!(
+            cut(whole.clone(), Some(Offset(13))).kind,
+            FrameKind::Stdout(Bytes::from_static(b"abc"))
+        );
         assert_eq!(cut(whole.clone(), None), whole);
     }
 
@@ -225,13 +245,17 @@ mod tests {
             frame(0, FrameKind::Truncated(4)),
             frame(4, FrameKind::Stdout(Bytes::from_static(b""))),
         ];
-        let output = futures_util::stream::iter(frames.map(Ok)).chain(futures_util::stream::pending());
+        let output =
+            futures_util::stream::iter(frames.map(Ok)).chain(futures_util::stream::pending());
         let mut stdio = Stdio {
             output: output.boxed(),
             input: None,
         };
         let mut output = Output::start(Shape::Aside, Offset(0)).unwrap();
-        assert_eq!(output.copy(&mut stdio, Some(Offset(4))).await.unwrap(), None);
+        assert_eq!(
+            output.copy(&mut stdio, Some(Offset(4))).await.unwrap(),
+            None
+        );
         assert_eq!(output.at(), Offset(4));
         output.finish().await.unwrap();
     }

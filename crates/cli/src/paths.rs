@@ -13,9 +13,15 @@ use groundcrew_core::error::{Error, ErrorKind};
 /// # Errors
 ///
 /// `InvalidInput` when it is empty, begins with `~name`, or needs a home directory that is not known.
-pub fn absolute(written: &OsStr, directory: &Path, home: Option<&Path>) -> Result<PathBuf, Error> {
+pub(crate) fn absolute(
+    written: &OsStr,
+    directory: &Path,
+    home: Option<&Path>,
+) -> Result<PathBuf, Error> {
     let bytes = written.as_bytes();
-    let wrong = |message: &'static str| Error::new(ErrorKind::InvalidInput, message).with("path", written.display());
+    let wrong = |message: &'static str| {
+        Error::new(ErrorKind::InvalidInput, message).with("path", written.display())
+    };
     if bytes.is_empty() {
         return Err(wrong("the path is empty"));
     }
@@ -25,10 +31,17 @@ pub fn absolute(written: &OsStr, directory: &Path, home: Option<&Path>) -> Resul
     let path = match bytes.strip_prefix(b"~") {
         Some(rest) if rest.is_empty() || rest.starts_with(b"/") => {
             let home = home.ok_or_else(|| wrong("the path needs $HOME, which is not set"))?;
-            let rest = rest.iter().position(|b| *b != b'/').map_or(&b""[..], |at| &rest[at..]);
+            let rest = rest
+                .iter()
+                .position(|b| *b != b'/')
+                .map_or(&b""[..], |at| &rest[at..]);
             home.join(OsStr::from_bytes(rest))
         }
-        Some(_) => return Err(wrong("another user's `~` is not expanded; write `./~…` for a file of that name")),
+        Some(_) => {
+            return Err(wrong(
+                "another user's `~` is not expanded; write `./~…` for a file of that name",
+            ));
+        }
         None => directory.join(written),
     };
     Ok(tidy(&path))
@@ -36,11 +49,13 @@ pub fn absolute(written: &OsStr, directory: &Path, home: Option<&Path>) -> Resul
 
 /// Drops `.` and doubled separators; `..` stays, for it may follow a link.
 fn tidy(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != Component::CurDir).collect()
+    path.components()
+        .filter(|part| *part != Component::CurDir)
+        .collect()
 }
 
 /// Resolves links in the part of a path that exists.
-pub fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
             return tidy(&real.join(rest));
@@ -50,9 +65,13 @@ pub fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Returns the nearest directory, from `directory` upwards, that looks like the top of a repository.
-pub fn repository_of(directory: &Path) -> Option<&Path> {
+pub(crate) fn repository_of(directory: &Path) -> Option<&Path> {
     directory.ancestors().find(|place| {
-        let bare = || place.join("HEAD").is_file() && place.join("objects").is_dir() && place.join("refs").is_dir();
+        let bare = || {
+            place.join("HEAD").is_file()
+                && place.join("objects").is_dir()
+                && place.join("refs").is_dir()
+        };
         place.join(".git").symlink_metadata().is_ok() || bare()
     })
 }
@@ -72,7 +91,11 @@ mod tests {
         assert_eq!(at(".").unwrap(), Path::new("/w"));
         assert_eq!(at("../x").unwrap(), Path::new("/w/../x"));
         for bad in ["", "~nobody-here/ws", "a\0b"] {
-            assert_eq!(at(bad).unwrap_err().kind(), ErrorKind::InvalidInput, "{bad:?}");
+            assert_eq!(
+                at(bad).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{bad:?}"
+            );
         }
         assert!(absolute(OsStr::new("~/x"), Path::new("/w"), None).is_err());
     }

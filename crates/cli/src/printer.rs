@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Which of our streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(crate) enum Target {
     /// Standard output.
     Out,
     /// Standard error.
@@ -31,7 +31,7 @@ pub enum Target {
 
 /// Writes pieces in order.
 #[derive(Debug)]
-pub struct Printer {
+pub(crate) struct Printer {
     sender: mpsc::Sender<(Target, Bytes)>,
     done: oneshot::Receiver<io::Result<()>>,
 }
@@ -45,21 +45,23 @@ impl Printer {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (sender, mut receiver) = mpsc::channel::<(Target, Bytes)>(WAITING);
         let (finished, done) = oneshot::channel();
-        thread::Builder::new().name("stdout".into()).spawn(move || {
-            let mut out = Stream::default();
-            let mut err = Stream::default();
-            while let Some((target, bytes)) = receiver.blocking_recv() {
-                match target {
-                    Target::Out => out.write(&io::stdout(), &bytes),
-                    Target::Err => err.write(&io::stderr(), &bytes),
+        thread::Builder::new()
+            .name("stdout".into())
+            .spawn(move || {
+                let mut out = Stream::default();
+                let mut err = Stream::default();
+                while let Some((target, bytes)) = receiver.blocking_recv() {
+                    match target {
+                        Target::Out => out.write(&io::stdout(), &bytes),
+                        Target::Err => err.write(&io::stderr(), &bytes),
+                    }
                 }
-            }
-            // Nobody waits any more if we were left at once.
-            drop(finished.send(out.failure.or(err.failure).map_or(Ok(()), Err)));
-        })?;
+                // Nobody waits any more if we were left at once.
+                drop(finished.send(out.failure.or(err.failure).map_or(Ok(()), Err)));
+            })?;
         Ok(Self { sender, done })
     }
 
@@ -68,7 +70,7 @@ impl Printer {
     /// # Cancel safety
     ///
     /// A future that is dropped has handed over the piece or not.
-    pub async fn print(&self, target: Target, bytes: Bytes) {
+    pub(crate) async fn print(&self, target: Target, bytes: Bytes) {
         // The thread takes pieces until this sender is dropped.
         drop(self.sender.send((target, bytes)).await);
     }
@@ -78,7 +80,7 @@ impl Printer {
     /// # Errors
     ///
     /// The first failure that was not a reader who is gone.
-    pub async fn finish(self) -> io::Result<()> {
+    pub(crate) async fn finish(self) -> io::Result<()> {
         drop(self.sender);
         self.done.await.unwrap_or(Ok(()))
     }
@@ -109,7 +111,7 @@ impl Stream {
 /// # Errors
 ///
 /// Those of the operating system.
-pub fn write_all(target: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_all(target: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -130,7 +132,7 @@ pub fn write_all(target: &impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
 
 /// Lines of ours, written at once by whoever has them.
 #[derive(Clone, Debug, Default)]
-pub struct Lines(Arc<Broken>);
+pub(crate) struct Lines(Arc<Broken>);
 
 #[derive(Debug, Default)]
 struct Broken {
@@ -140,28 +142,35 @@ struct Broken {
 
 impl Lines {
     /// Writes a line to standard output; a reader who is gone is no failure.
-    pub fn out(&self, line: &str) {
+    pub(crate) fn out(&self, line: &str) {
         if self.0.out.load(Ordering::Relaxed) {
             return;
         }
-        let written = io::stdout().flush().and_then(|()| write_all(&io::stdout(), with_newline(line).as_bytes()));
+        let written = io::stdout()
+            .flush()
+            .and_then(|()| write_all(&io::stdout(), with_newline(line).as_bytes()));
         if let Err(error) = written {
             self.0.out.store(true, Ordering::Relaxed);
             if error.kind() != io::ErrorKind::BrokenPipe {
                 self.0.failed.store(true, Ordering::Relaxed);
-                self.err(&format!("groundcrew: standard output cannot be written: {error}"));
+                self.err(&format!(
+                    "groundcrew: standard output cannot be written: {error}"
+                ));
             }
         }
     }
 
     /// Writes a line to standard error; there is nobody to tell if that fails.
-    #[expect(clippy::unused_self, reason = "the streams are reached through one thing")]
-    pub fn err(&self, line: &str) {
+    #[expect(
+        clippy::unused_self,
+        reason = "the streams are reached through one thing"
+    )]
+    pub(crate) fn err(&self, line: &str) {
         drop(write_all(&io::stderr(), with_newline(line).as_bytes()));
     }
 
     /// Returns whether standard output could not be written though somebody wanted it.
-    pub fn failed(&self) -> bool {
+    pub(crate) fn failed(&self) -> bool {
         self.0.failed.load(Ordering::Relaxed)
     }
 }
@@ -177,12 +186,15 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_is_told_from_a_full_disk() {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let mut stream = Stream::default();
         stream.write(&writer, b"x");
         assert!(stream.closed && stream.failure.is_none());
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
         let mut stream = Stream::default();
         stream.write(&full, b"x");
         assert!(stream.closed && stream.failure.is_some());
@@ -190,9 +202,11 @@ mod tests {
 
     #[test]
     fn a_stream_that_was_made_non_blocking_gets_everything() {
-        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&writer, true).unwrap();
-        let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        let bytes: Vec<u8> = (0..1_000_000_u32)
+            .map(|n| u8::try_from(n % 251).unwrap())
+            .collect();
         let expected = bytes.clone();
         let writing = thread::spawn(move || write_all(&writer, &bytes));
         let mut all = Vec::new();

@@ -2,16 +2,25 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use groundcrew_core::event::{Event, EventKind, Step};
+use groundcrew_core::{
+    Outcome,
+    event::{Event, EventKind, Step},
+    undo::Undone,
+};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{args::Format, console::Console, documents, text::{Text, printable}};
+use crate::{
+    args::Format,
+    console::Console,
+    documents,
+    text::{Text, printable},
+};
 
 /// Shows the steps of one launch.
 #[derive(Debug)]
-pub struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     console: &'a Console,
     list: Option<List>,
 }
@@ -25,7 +34,7 @@ struct List {
 
 impl<'a> Progress<'a> {
     /// Begins to show; live if standard error is a terminal.
-    pub fn new(console: &'a Console) -> Self {
+    pub(crate) fn new(console: &'a Console) -> Self {
         let live = console.terminals.error && console.format != Format::Jsonl;
         let list = live.then(|| List {
             all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
@@ -35,7 +44,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Shows an event.
-    pub fn show(&mut self, event: &Event) {
+    pub(crate) fn show(&mut self, event: &Event) {
         if self.console.format == Format::Jsonl {
             let (name, fields) = told(event);
             self.console.event(name, &fields);
@@ -50,7 +59,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Says something while the list is shown.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         match &self.list {
             Some(list) => list.all.suspend(|| self.console.note(text)),
             None => self.console.note(text),
@@ -58,7 +67,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Takes the list away.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         // Dropped without a live list there is nothing to take away.
         drop(self);
     }
@@ -111,7 +120,8 @@ impl List {
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner())
+    ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 fn finished() -> ProgressStyle {
@@ -134,21 +144,21 @@ fn plain(kind: &EventKind) -> Option<String> {
         EventKind::StepFinished(step, after) => format!("{step} ({})", short(*after)),
         EventKind::StepFailed(step, kind) => format!("{step} failed ({kind})"),
         EventKind::RollbackStarted(_) => "rolling back".to_owned(),
-        EventKind::Undo(label, Ok(undone)) => format!("{label}: {}", undone_word(undone)),
-        EventKind::Undo(label, Err(kind)) => format!("{label}: could not be removed yet ({kind})"),
+        EventKind::Undo(label, outcome) => format!("{label}: {outcome}"),
         _ => return None,
     };
     Some(printable(&line))
 }
 
-const fn undone_word(undone: &groundcrew_core::undo::Undone) -> &'static str {
-    use groundcrew_core::undo::Undone;
-    match undone {
-        Undone::Removed { .. } => "removed",
-        Undone::AlreadyGone => "already_gone",
-        Undone::Kept(_) => "kept",
-        Undone::NotOurs(_) => "not_ours",
-        _ => "done",
+const fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done(Undone::Removed { .. }) => "removed",
+        Outcome::Done(Undone::AlreadyGone) => "already_gone",
+        Outcome::Done(Undone::Kept(_)) => "kept",
+        Outcome::Done(Undone::NotOurs(_)) => "not_ours",
+        Outcome::HeldByKept(_) | Outcome::HeldByStuck(_) => "waits",
+        Outcome::Stuck(_) => "stuck",
+        Outcome::Done(_) => "done",
     }
 }
 
@@ -167,17 +177,27 @@ fn told(event: &Event) -> (&'static str, impl Serialize + use<>) {
     let (name, fields) = match &event.kind {
         EventKind::Warning(message) => ("warning", json!({"message": message})),
         EventKind::StepStarted(step) => ("step_started", json!({"step": step.to_string()})),
-        EventKind::StepProgress(step, line) => ("step_progress", json!({"step": step.to_string(), "message": line})),
-        EventKind::StepFinished(step, after) => {
-            ("step_finished", json!({"step": step.to_string(), "seconds": after.as_secs_f64()}))
-        }
-        EventKind::StepFailed(step, kind) => ("step_failed", json!({"step": step.to_string(), "kind": kind.as_str()})),
+        EventKind::StepProgress(step, line) => (
+            "step_progress",
+            json!({"step": step.to_string(), "message": line}),
+        ),
+        EventKind::StepFinished(step, after) => (
+            "step_finished",
+            json!({"step": step.to_string(), "seconds": after.as_secs_f64()}),
+        ),
+        EventKind::StepFailed(step, kind) => (
+            "step_failed",
+            json!({"step": step.to_string(), "kind": kind.as_str()}),
+        ),
         EventKind::RollbackStarted(step) => ("rollback_started", json!({"step": step.to_string()})),
-        EventKind::Undo(label, Ok(undone)) => ("undo", json!({"what": label, "outcome": undone_word(undone)})),
-        EventKind::Undo(label, Err(kind)) => ("undo", json!({"what": label, "outcome": "failed", "kind": kind.as_str()})),
-        EventKind::AgentStarted(started) => {
-            ("agent_started", json!({"program": Text::os(&started.program), "pid": started.pid}))
-        }
+        EventKind::Undo(label, outcome) => (
+            "undo",
+            json!({"what": label, "outcome": outcome_word(outcome), "message": outcome.to_string()}),
+        ),
+        EventKind::AgentStarted(started) => (
+            "agent_started",
+            json!({"program": Text::os(&started.program), "pid": started.pid}),
+        ),
         EventKind::Launched => ("launched", json!({})),
         EventKind::RolledBack { clean } => ("rolled_back", json!({"clean": clean})),
         other => ("other", json!({"message": format!("{other:?}")})),
@@ -200,14 +220,19 @@ fn told(event: &Event) -> (&'static str, impl Serialize + use<>) {
 mod tests {
     use super::*;
     use crate::console;
-    use groundcrew_core::{error::ErrorKind, id::{AttemptId, RunId}};
+    use groundcrew_core::{
+        error::ErrorKind,
+        id::{AttemptId, RunId},
+    };
     use std::time::UNIX_EPOCH;
 
     #[test]
     fn an_event_has_its_name_and_its_place_in_the_order() {
         let event = Event {
             run: RunId::new("r").unwrap(),
-            attempt: "0123456789abcdef0123456789abcdef".parse::<AttemptId>().unwrap(),
+            attempt: "0123456789abcdef0123456789abcdef"
+                .parse::<AttemptId>()
+                .unwrap(),
             seq: 3,
             at: UNIX_EPOCH,
             kind: EventKind::StepFailed(Step::Create, ErrorKind::TimedOut),

@@ -1,6 +1,10 @@
 //! Makes a launch request of words: which executor, which workspace, which variables; looks, and touches nothing.
 
-use std::{ffi::OsString, os::unix::ffi::{OsStrExt as _, OsStringExt as _}, path::PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::PathBuf,
+};
 
 use groundcrew_core::{
     command::Command,
@@ -38,7 +42,11 @@ const TERM: &str = "xterm-256color";
 /// # Errors
 ///
 /// What is wrong with the words, or with the place.
-pub fn fresh(args: &RunArgs, format: Format, surroundings: &Surroundings) -> Result<LaunchRequest, Failing> {
+pub(crate) fn fresh(
+    args: &RunArgs,
+    format: Format,
+    surroundings: &Surroundings,
+) -> Result<LaunchRequest, Failing> {
     let place = place(&args.place, surroundings)?;
     let (mode, environment, lease) = command(&args.command, &args.argv, format, surroundings)?;
     Ok(LaunchRequest {
@@ -62,22 +70,33 @@ pub fn fresh(args: &RunArgs, format: Format, surroundings: &Surroundings) -> Res
 /// # Errors
 ///
 /// What is wrong with the words, or with the run.
-pub fn resumed(args: &ResumeArgs, record: &RunRecord, format: Format, surroundings: &Surroundings) -> Result<LaunchRequest, Failing> {
-    let argv: Vec<OsString> = if args.argv.is_empty() {
-        let words = record.command.iter().flatten();
-        words.map(|word| word.0.clone()).collect()
+pub(crate) fn resumed(
+    args: &ResumeArgs,
+    record: &RunRecord,
+    format: Format,
+    surroundings: &Surroundings,
+) -> Result<LaunchRequest, Failing> {
+    let words: Vec<OsString> = if args.argv.is_empty() {
+        let before = record.command.iter().flatten();
+        before.map(|word| word.0.clone()).collect()
     } else {
         args.argv.clone()
     };
-    if argv.is_empty() {
-        let error = Error::new(ErrorKind::InvalidInput, "the run had no command; name one behind `--`");
+    if words.is_empty() {
+        let error = Error::new(
+            ErrorKind::InvalidInput,
+            "the run had no command; name one behind `--`",
+        );
         return Err(error.with("run", &record.run).into());
     }
     let Some(workspace) = &record.workspace else {
-        let error = Error::new(ErrorKind::Unsupported, "the run has no workspace to go on in");
+        let error = Error::new(
+            ErrorKind::Unsupported,
+            "the run has no workspace to go on in",
+        );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, environment, lease) = command(&args.command, &argv, format, surroundings)?;
+    let (mode, environment, lease) = command(&args.command, &words, format, surroundings)?;
     Ok(LaunchRequest {
         session: Some(record.session.clone()),
         task: Some(record.task.clone()),
@@ -85,7 +104,9 @@ pub fn resumed(args: &ResumeArgs, record: &RunRecord, format: Format, surroundin
         title: record.title.clone(),
         executor: record.executor.clone(),
         // A resumption takes the workspace of its record and no other.
-        workspace: WorkspaceRequest::InPlace { path: workspace.path.clone() },
+        workspace: WorkspaceRequest::InPlace {
+            path: workspace.path.clone(),
+        },
         mode,
         intent: LaunchIntent::Resume(record.run.clone()),
         environment,
@@ -112,13 +133,20 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         .map(|repo| absolute(repo, here, surroundings.home()))
         .transpose()?;
     let found = || repository_of(here).map(|_| here.clone());
-    let local = args.executor.as_ref().is_some_and(|name| name.as_str() == LOCAL);
+    let local = args
+        .executor
+        .as_ref()
+        .is_some_and(|name| name.as_str() == LOCAL);
     let repository: Option<PathBuf> = match named.clone() {
         Some(path) => Some(path),
         None if local => None,
         None => found(),
     };
-    let default = if repository.is_some() { WORKTREE } else { LOCAL };
+    let default = if repository.is_some() {
+        WORKTREE
+    } else {
+        LOCAL
+    };
     let executor = match &args.executor {
         Some(name) => name.clone(),
         None => ExecutorName::new(default)?,
@@ -132,7 +160,12 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
             base: args.base.clone(),
             branch: args.branch.clone(),
         });
-        return Ok(Place { executor, workspace, task: None, tenant: None });
+        return Ok(Place {
+            executor,
+            workspace,
+            task: None,
+            tenant: None,
+        });
     }
     for (flag, value) in [("--base", &args.base), ("--branch", &args.branch)] {
         if value.is_some() {
@@ -147,7 +180,12 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
     if let Some(path) = named {
         readable(&path)?;
         let workspace = WorkspaceRequest::InPlace { path };
-        return Ok(Place { executor, workspace, task: None, tenant: None });
+        return Ok(Place {
+            executor,
+            workspace,
+            task: None,
+            tenant: None,
+        });
     }
     // A directory of the task's own: it survives the run, and a session finds its own again.
     let task = match &args.session {
@@ -155,18 +193,31 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         None => TaskId::new(RunId::generate()?.as_str())?,
     };
     let tenant = TenantId::new(TENANT)?;
-    let workspace = WorkspaceRequest::Scratch { tenant: tenant.clone(), task: task.clone() };
-    Ok(Place { executor, workspace, task: Some(task), tenant: Some(tenant) })
+    let workspace = WorkspaceRequest::Scratch {
+        tenant: tenant.clone(),
+        task: task.clone(),
+    };
+    Ok(Place {
+        executor,
+        workspace,
+        task: Some(task),
+        tenant: Some(tenant),
+    })
 }
 
 /// Checks that a directory that was named is there.
 fn readable(path: &std::path::Path) -> Result<(), Error> {
-    let found = std::fs::metadata(path)
-        .map_err(|e| Error::io("the directory named by --repo cannot be read", e).with("path", path.display()))?;
+    let found = std::fs::metadata(path).map_err(|e| {
+        Error::io("the directory named by --repo cannot be read", e).with("path", path.display())
+    })?;
     if found.is_dir() {
         Ok(())
     } else {
-        Err(Error::new(ErrorKind::InvalidInput, "--repo names a file, not a directory").with("path", path.display()))
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            "--repo names a file, not a directory",
+        )
+        .with("path", path.display()))
     }
 }
 
@@ -174,7 +225,7 @@ type CommandParts = (Mode, Vec<Definition>, Lease);
 
 fn command(
     args: &CommandArgs,
-    argv: &[OsString],
+    words: &[OsString],
     format: Format,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
@@ -184,18 +235,35 @@ fn command(
     }
     let terminal = wants_terminal(args, format, surroundings.terminals);
     if terminal && surroundings.variable("TERM").is_none() {
-        environment.push(Definition::literal(Key::new("TERM")?, TERM, Tier::Fallback, "a terminal was asked for"));
+        environment.push(Definition::literal(
+            Key::new("TERM")?,
+            TERM,
+            Tier::Fallback,
+            "a terminal was asked for",
+        ));
     }
     let inward = inward(args, format, surroundings.terminals);
     let open = inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
-        command: Command::new(argv.iter().cloned())?,
-        stdio: if terminal { StdioKind::Terminal(terminal::size()) } else { StdioKind::Pipes },
-        stdin: if open { StdinPolicy::Open } else { StdinPolicy::Empty },
+        command: Command::new(words.iter().cloned())?,
+        stdio: if terminal {
+            StdioKind::Terminal(terminal::size())
+        } else {
+            StdioKind::Pipes
+        },
+        stdin: if open {
+            StdinPolicy::Open
+        } else {
+            StdinPolicy::Empty
+        },
         time_limit: args.timeout,
         stop: StopOrder::default(),
     };
-    let lease = args.lease.unwrap_or(if args.detach { Lease::Unlimited } else { Lease::ATTACHED });
+    let lease = args.lease.unwrap_or(if args.detach {
+        Lease::Unlimited
+    } else {
+        Lease::ATTACHED
+    });
     Ok((Mode::Agent(agent), environment, lease))
 }
 
@@ -206,7 +274,7 @@ fn wants_terminal(args: &CommandArgs, format: Format, terminals: Terminals) -> b
 }
 
 /// Returns what goes to the command of an attached run.
-pub fn inward(args: &CommandArgs, format: Format, terminals: Terminals) -> Inward {
+pub(crate) fn inward(args: &CommandArgs, format: Format, terminals: Terminals) -> Inward {
     if wants_terminal(args, format, terminals) && terminals.input {
         Inward::Terminal
     } else if args.interactive {
@@ -221,9 +289,16 @@ fn variable(word: &OsString) -> Result<Definition, Failing> {
     let bytes = word.as_bytes();
     let shown = word.display();
     let Some(at) = bytes.iter().position(|b| *b == b'=') else {
-        return Err(Failing::usage(format!("--env {shown} has no `=`; write --env {shown}=VALUE")));
+        return Err(Failing::usage(format!(
+            "--env {shown} has no `=`; write --env {shown}=VALUE"
+        )));
     };
     let key = Key::new(OsString::from_vec(bytes[..at].to_vec()))
         .map_err(|error| Failing::usage(format!("--env {shown}: {}", error.message())))?;
-    Ok(Definition::literal(key, OsString::from_vec(bytes[at + 1..].to_vec()), Tier::Request, "--env"))
+    Ok(Definition::literal(
+        key,
+        OsString::from_vec(bytes[at + 1..].to_vec()),
+        Tier::Request,
+        "--env",
+    ))
 }

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub(crate) enum Call {
     /// Interrupt, as by Ctrl-C.
     Interrupt,
     /// Quit, as by Ctrl-\.
@@ -46,14 +46,14 @@ impl Call {
     }
 
     /// Returns the signal that asked.
-    pub const fn number(self) -> SignalNumber {
+    pub(crate) const fn number(self) -> SignalNumber {
         SignalNumber(self.native().as_raw())
     }
 }
 
 /// Receives signals; those that were ignored when we were started, as by `nohup`, stay ignored.
 #[derive(Debug)]
-pub struct Signals(Vec<(Call, Signal)>);
+pub(crate) struct Signals(Vec<(Call, Signal)>);
 
 impl Signals {
     /// Begins to receive.
@@ -61,7 +61,7 @@ impl Signals {
     /// # Errors
     ///
     /// When the operating system does not let us.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored();
         Call::ALL
             .into_iter()
@@ -76,7 +76,7 @@ impl Signals {
     /// # Cancel safety
     ///
     /// May be dropped and called again.
-    pub async fn next(&mut self) -> Call {
+    pub(crate) async fn next(&mut self) -> Call {
         let receiving = self.0.iter_mut().map(|(call, signal)| {
             Box::pin(async move {
                 match signal.recv().await {
@@ -103,12 +103,14 @@ fn ignored() -> u64 {
 }
 
 fn mask(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
 /// Waits for something, unless a call comes first that ends the wait.
-pub async fn unless_called<T>(
+pub(crate) async fn unless_called<T>(
     signals: &mut Signals,
     ends: impl Fn(Call) -> bool,
     work: impl Future<Output = T>,

@@ -18,11 +18,11 @@ const DETACH_KEY: u8 = 0x1d;
 const DETACH_KEY_EXTENDED: &[u8] = b"\x1b[93;5u";
 
 /// Where the process's standard input is written.
-pub type Writer = Pin<Box<dyn AsyncWrite + Send>>;
+pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// What ended the forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarded {
+pub(crate) enum Forwarded {
     /// The input is at its end, or nobody wants it any more.
     All,
     /// The person at the terminal wants to leave.
@@ -33,7 +33,7 @@ pub enum Forwarded {
 
 /// Our standard input.
 #[derive(Debug)]
-pub struct Input(mpsc::Receiver<Bytes>);
+pub(crate) struct Input(mpsc::Receiver<Bytes>);
 
 impl Input {
     /// Begins to read.
@@ -41,7 +41,7 @@ impl Input {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(1);
         thread::Builder::new()
             .name("stdin".into())
@@ -50,7 +50,7 @@ impl Input {
     }
 
     /// Forwards everything to its end, then closes the process's standard input.
-    pub async fn forward_pipe(mut self, mut writer: Writer) -> Forwarded {
+    pub(crate) async fn forward_pipe(mut self, mut writer: Writer) -> Forwarded {
         while let Some(bytes) = self.0.recv().await {
             // A process that does not read its input to the end is no failure.
             if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
@@ -64,7 +64,7 @@ impl Input {
     /// Forwards keys until the detach key is pressed or the terminal is gone.
     ///
     /// * A writer that took over from us leaves us watching; the detach key still works.
-    pub async fn forward_terminal(mut self, writer: Writer) -> Forwarded {
+    pub(crate) async fn forward_terminal(mut self, writer: Writer) -> Forwarded {
         let mut writer = Some(writer);
         while let Some(bytes) = self.0.recv().await {
             let key = detach_key(&bytes);
@@ -98,7 +98,10 @@ fn read_all(sender: &mpsc::Sender<Bytes>) {
         match rustix::io::read(&stdin, &mut buffer) {
             Ok(0) => return,
             Ok(n) => {
-                if sender.blocking_send(Bytes::copy_from_slice(&buffer[..n])).is_err() {
+                if sender
+                    .blocking_send(Bytes::copy_from_slice(&buffer[..n]))
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -134,27 +137,42 @@ mod tests {
         let sent = input(&[b"hello ", b"\x1dworld"]).forward_pipe(Box::pin(near));
         let read = async {
             let mut all = Vec::new();
-            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all).await.unwrap();
+            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all)
+                .await
+                .unwrap();
             all
         };
         let (forwarded, all) = tokio::join!(sent, read);
-        assert_eq!((forwarded, all.as_slice()), (Forwarded::All, &b"hello \x1dworld"[..]));
+        assert_eq!(
+            (forwarded, all.as_slice()),
+            (Forwarded::All, &b"hello \x1dworld"[..])
+        );
     }
 
     #[tokio::test]
     async fn c19_a_command_that_does_not_read_is_no_failure() {
         let (near, far) = tokio::io::duplex(4);
         drop(far);
-        assert_eq!(input(&[b"more than fits"]).forward_pipe(Box::pin(near)).await, Forwarded::All);
+        assert_eq!(
+            input(&[b"more than fits"])
+                .forward_pipe(Box::pin(near))
+                .await,
+            Forwarded::All
+        );
     }
 
     #[tokio::test]
     async fn the_detach_key_is_not_sent_and_what_came_before_it_is() {
         for key in [&b"ab\x1dcd"[..], b"ab\x1b[93;5ucd"] {
             let (near, mut far) = tokio::io::duplex(64);
-            assert_eq!(input(&[key]).forward_terminal(Box::pin(near)).await, Forwarded::Detach);
+            assert_eq!(
+                input(&[key]).forward_terminal(Box::pin(near)).await,
+                Forwarded::Detach
+            );
             let mut all = Vec::new();
-            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all).await.unwrap();
+            tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all)
+                .await
+                .unwrap();
             assert_eq!(all, b"ab");
         }
     }
@@ -162,10 +180,18 @@ mod tests {
     #[tokio::test]
     async fn a_terminal_that_is_gone_does_not_close_the_input_and_one_taken_over_can_detach() {
         let (near, far) = tokio::io::duplex(64);
-        assert_eq!(input(&[b"a"]).forward_terminal(Box::pin(near)).await, Forwarded::Gone);
+        assert_eq!(
+            input(&[b"a"]).forward_terminal(Box::pin(near)).await,
+            Forwarded::Gone
+        );
         drop(far);
         let (near, far) = tokio::io::duplex(1);
         drop(far);
-        assert_eq!(input(&[b"aa", b"\x1d"]).forward_terminal(Box::pin(near)).await, Forwarded::Detach);
+        assert_eq!(
+            input(&[b"aa", b"\x1d"])
+                .forward_terminal(Box::pin(near))
+                .await,
+            Forwarded::Detach
+        );
     }
 }

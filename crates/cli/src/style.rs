@@ -2,11 +2,11 @@
 
 /// Whether words are coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style(bool);
+pub(crate) struct Style(bool);
 
 impl Style {
     /// Makes a style that colours or does not.
-    pub const fn new(colours: bool) -> Self {
+    pub(crate) const fn new(colours: bool) -> Self {
         Self(colours)
     }
 
@@ -19,27 +19,27 @@ impl Style {
     }
 
     /// For what matters most.
-    pub fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
     /// For what matters least.
-    pub fn faint(self, text: &str) -> String {
+    pub(crate) fn faint(self, text: &str) -> String {
         self.wrap("2", text)
     }
 
     /// For what went wrong.
-    pub fn red(self, text: &str) -> String {
+    pub(crate) fn red(self, text: &str) -> String {
         self.wrap("31", text)
     }
 
     /// For what went well.
-    pub fn green(self, text: &str) -> String {
+    pub(crate) fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
     /// For what needs care.
-    pub fn yellow(self, text: &str) -> String {
+    pub(crate) fn yellow(self, text: &str) -> String {
         self.wrap("33", text)
     }
 }

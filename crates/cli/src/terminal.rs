@@ -7,7 +7,7 @@ use rustix::termios::{self, OptionalActions, Termios};
 
 /// Which of our streams are terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terminals {
+pub(crate) struct Terminals {
     /// Standard input.
     pub input: bool,
     /// Standard output.
@@ -18,7 +18,7 @@ pub struct Terminals {
 
 impl Terminals {
     /// Asks the operating system.
-    pub fn ask() -> Self {
+    pub(crate) fn ask() -> Self {
         Self {
             input: io::stdin().is_terminal(),
             output: io::stdout().is_terminal(),
@@ -27,17 +27,23 @@ impl Terminals {
     }
 
     /// Returns whether a person can work here with a program that wants a terminal.
-    pub const fn interactive(self) -> bool {
+    pub(crate) const fn interactive(self) -> bool {
         self.input && self.output
     }
 }
 
 /// What a terminal has if nobody says how large it is.
-pub const DEFAULT_SIZE: TerminalSize = TerminalSize { rows: 24, columns: 80 };
+pub(crate) const DEFAULT_SIZE: TerminalSize = TerminalSize {
+    rows: 24,
+    columns: 80,
+};
 
 /// Returns the size of our terminal.
-pub fn size() -> TerminalSize {
-    let sizes = [termios::tcgetwinsize(io::stdout()), termios::tcgetwinsize(io::stdin())];
+pub(crate) fn size() -> TerminalSize {
+    let sizes = [
+        termios::tcgetwinsize(io::stdout()),
+        termios::tcgetwinsize(io::stdin()),
+    ];
     sizes
         .into_iter()
         .flatten()
@@ -51,7 +57,7 @@ pub fn size() -> TerminalSize {
 /// Keeps standard input's terminal raw until dropped; then it is as it was, also after a panic.
 #[derive(Debug)]
 #[must_use]
-pub struct RawMode {
+pub(crate) struct RawMode {
     saved: Termios,
 }
 
@@ -61,7 +67,7 @@ impl RawMode {
     /// # Errors
     ///
     /// When standard input is no terminal.
-    pub fn enter() -> io::Result<Self> {
+    pub(crate) fn enter() -> io::Result<Self> {
         let saved = termios::tcgetattr(io::stdin())?;
         let mode = Self { saved };
         mode.again()?;
@@ -73,7 +79,7 @@ impl RawMode {
     /// # Errors
     ///
     /// When the terminal is gone.
-    pub fn again(&self) -> io::Result<()> {
+    pub(crate) fn again(&self) -> io::Result<()> {
         let mut raw = self.saved.clone();
         raw.make_raw();
         termios::tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
@@ -84,6 +90,6 @@ impl RawMode {
 impl Drop for RawMode {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
-        drop(termios::tcsetattr(io::stdin(), OptionalActions::Now, &self.saved));
+        _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &self.saved);
     }
 }

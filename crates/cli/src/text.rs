@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Bytes as a document holds them: a string where they are UTF-8, else `{"base64": "…"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Text {
+pub(crate) enum Text {
     /// They are text.
     Plain(String),
     /// They are not.
@@ -19,7 +19,7 @@ pub enum Text {
 
 impl Text {
     /// Wraps bytes.
-    pub fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::Plain(text.to_owned()),
             Err(_) => Self::Bytes {
@@ -29,13 +29,13 @@ impl Text {
     }
 
     /// Wraps a path, an argument or a value.
-    pub fn os(text: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn os(text: impl AsRef<OsStr>) -> Self {
         Self::new(text.as_ref().as_bytes())
     }
 }
 
 /// Writes bytes in base64, RFC 4648, with padding.
-pub fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -54,7 +54,7 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// Makes text of others harmless on a terminal: control characters are shown as escapes.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         // Marks that turn the direction of writing can make a name look like another.
@@ -69,7 +69,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Makes a path, an argument or a value harmless on a terminal.
-pub fn printable_os(text: impl AsRef<OsStr>) -> String {
+pub(crate) fn printable_os(text: impl AsRef<OsStr>) -> String {
     printable(&text.as_ref().to_string_lossy())
 }
 
@@ -103,6 +103,9 @@ mod tests {
 
     #[test]
     fn f144_escape_sequences_of_others_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\r\n\u{202e}c ä"), "a\\u{1b}[2Jb\\r\\n\\u{202e}c ä");
+        assert_eq!(
+            printable("a\x1b[2Jb\r\n\u{202e}c ä"),
+            "a\\u{1b}[2Jb\\r\\n\\u{202e}c ä"
+        );
     }
 }
