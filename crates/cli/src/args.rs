@@ -1,0 +1,395 @@
+//! The words of the command line, as they are typed; what they mean is decided elsewhere.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
+use groundcrew_core::{
+    id::{ExecutorName, SessionId},
+    process::Lease,
+};
+
+/// Launches coding agents in isolated workspaces, and takes everything back.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "groundcrew",
+    version,
+    about,
+    infer_subcommands = false,
+    disable_help_subcommand = true,
+    after_help = "A run, and everything that it owns, is listed by `groundcrew ls`. Ids may be shortened to a unique prefix.\n\
+                  State lives in $GROUNDCREW_HOME, else $XDG_STATE_HOME/groundcrew, else ~/.local/state/groundcrew."
+)]
+pub(crate) struct Cli {
+    /// How results are printed.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: Format,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Words for people.
+    #[default]
+    Human,
+    /// One document on standard output.
+    Json,
+    /// One event a line on standard output.
+    Jsonl,
+}
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Human, Self::Json, Self::Jsonl]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Human => PossibleValue::new("human").help("words for people"),
+            Self::Json => PossibleValue::new("json").help("one document on standard output"),
+            Self::Jsonl => PossibleValue::new("jsonl").help("one event a line on standard output"),
+        })
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a command in a workspace of its own.
+    ///
+    /// Inside a git repository the workspace is a worktree on a new branch; elsewhere it is a scratch directory. The
+    /// command's exit code is passed through; 124 says that the time limit passed, 125 that we failed, 126 that the
+    /// command cannot be executed, 127 that it does not exist, 128+N that signal N ended it.
+    Run(RunArgs),
+    /// Show what `run` would do, without an effect.
+    Plan(PlanArgs),
+    /// List runs.
+    Ls(LsArgs),
+    /// Show one run.
+    Show(IdArgs),
+    /// Print the recorded output of a run.
+    Logs(LogsArgs),
+    /// Attach to the command of a run: its output so far, then live.
+    ///
+    /// With a terminal, keys are sent to it; Ctrl-] detaches. Without one, Ctrl-C only detaches.
+    Attach(AttachArgs),
+    /// End the processes of a run; its workspace stays.
+    Stop(StopArgs),
+    /// Run a command again in the workspace that a run kept.
+    Resume(ResumeArgs),
+    /// End a run and remove its workspace if its work survives elsewhere; the branch stays.
+    Close(IdArgs),
+    /// Close a run and remove its branch as well; refuses (exit code 4) to lose work.
+    Rm(RmArgs),
+    /// Settle what an interrupted groundcrew left behind.
+    Recover,
+    /// Check the state directory, git and the executors.
+    Doctor,
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+}
+
+impl Verb {
+    /// Returns whether exit codes are those of the command that is run.
+    pub(crate) const fn passes_code_through(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Resume(_))
+    }
+}
+
+/// Where a run works, and with which variables.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlaceArgs {
+    /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
+    #[arg(long, value_name = "NAME")]
+    pub executor: Option<ExecutorName>,
+    /// Repository, or a directory in it [default: the current directory].
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub repo: Option<OsString>,
+    /// Commit, tag or branch that the new branch starts from [default: HEAD].
+    #[arg(long, value_name = "REF")]
+    pub base: Option<String>,
+    /// Name of the new branch [default: groundcrew/ and the title].
+    #[arg(long, value_name = "NAME")]
+    pub branch: Option<String>,
+    /// Words that say what the run is for.
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Conversation that the run belongs to; it has one run at most [default: one of its own].
+    #[arg(long, value_name = "ID")]
+    pub session: Option<SessionId>,
+    /// Keep the workspace even if nothing was changed in it.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// How a command is run.
+#[derive(Clone, Debug, Default, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own on the command line"
+)]
+pub(crate) struct CommandArgs {
+    /// Variable for the command; stronger than one that is inherited. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = clap::value_parser!(OsString))]
+    pub env: Vec<OsString>,
+    /// End the command after that long, such as 90s, 30m or 1h30m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// How long the run lives on without us: a duration or `none` for ever [default: 15m; with --detach: none].
+    #[arg(long, value_name = "DURATION", value_parser = lease)]
+    pub lease: Option<Lease>,
+    /// Return as soon as the command runs.
+    #[arg(long, short = 'd', conflicts_with = "interactive")]
+    pub detach: bool,
+    /// Forward standard input to its end.
+    #[arg(long, short = 'i')]
+    pub interactive: bool,
+    /// Give the command a terminal [default: if standard input and output are terminals and the format is human].
+    #[arg(long, short = 't', overrides_with = "no_terminal")]
+    pub terminal: bool,
+    /// Give the command no terminal.
+    #[arg(long, short = 'T', overrides_with = "terminal")]
+    pub no_terminal: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Where.
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// How.
+    #[command(flatten)]
+    pub command: CommandArgs,
+    /// The command and its arguments.
+    #[arg(required = true, last = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
+}
+
+/// Arguments of `plan`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Those of `run`.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Arguments of `ls`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LsArgs {
+    /// Also list closed and failed runs.
+    #[arg(long, short = 'a')]
+    pub all: bool,
+}
+
+/// Which run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct IdArgs {
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Arguments of `logs`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Go on with what the command prints, until it ends.
+    #[arg(long, short = 'f')]
+    pub follow: bool,
+    /// Begin behind that many bytes of output.
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    pub from: u64,
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Arguments of `attach`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// Begin behind that many bytes of output [default: 0; with a terminal, near the end].
+    #[arg(long, value_name = "OFFSET")]
+    pub from: Option<u64>,
+    /// Forward standard input to its end, in place of whoever does so now.
+    #[arg(long, short = 'i')]
+    pub interactive: bool,
+    /// Only watch, even with a terminal.
+    #[arg(long, short = 'T', conflicts_with = "interactive")]
+    pub no_terminal: bool,
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Arguments of `stop`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StopArgs {
+    /// How long processes may take before they are killed [default: 10s].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Arguments of `resume`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// How.
+    #[command(flatten)]
+    pub command: CommandArgs,
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The command and its arguments [default: those of the run].
+    #[arg(last = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
+}
+
+/// Arguments of `rm`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Save the work that would be lost in a snapshot, then remove everything.
+    #[arg(long, short = 'f')]
+    pub force: bool,
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Arguments of `completions`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Reads a duration such as `1h30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text != "0" {
+        return Err(format!("say in which unit, such as {text}s or {text}m"));
+    }
+    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
+}
+
+/// Reads a duration or `none`.
+fn lease(text: &str) -> Result<Lease, String> {
+    if text == "none" {
+        return Ok(Lease::Unlimited);
+    }
+    duration(text).map(Lease::After)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    fn parse(words: &[&str]) -> Result<Verb, clap::Error> {
+        let words = std::iter::once("groundcrew").chain(words.iter().copied());
+        Cli::try_parse_from(words).map(|cli| cli.verb)
+    }
+
+    fn run(words: &[&str]) -> RunArgs {
+        match parse(words).unwrap() {
+            Verb::Run(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn c13_everything_behind_the_dashes_belongs_to_the_command() {
+        let args = run(&[
+            "run", "--title", "x", "--", "codex", "--format", "json", "-t", "--", "",
+        ]);
+        assert_eq!(args.argv, ["codex", "--format", "json", "-t", "--", ""]);
+        assert!(!args.command.terminal);
+    }
+
+    #[test]
+    fn c36_arguments_and_values_that_are_not_text_pass() {
+        let odd = OsString::from_vec(b"A=\xff".to_vec());
+        let words = [
+            OsString::from("groundcrew"),
+            "run".into(),
+            "--env".into(),
+            odd.clone(),
+            "--".into(),
+            odd.clone(),
+        ];
+        let Verb::Run(args) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("not run")
+        };
+        assert_eq!(
+            (args.command.env, args.argv),
+            (vec![odd.clone()], vec![odd])
+        );
+    }
+
+    #[test]
+    fn durations_say_how_they_are_written() {
+        let args = run(&["run", "--timeout", "1h30m", "--lease", "none", "--", "a"]);
+        assert_eq!(args.command.timeout, Some(Duration::from_mins(90)));
+        assert_eq!(args.command.lease, Some(Lease::Unlimited));
+        for bad in ["90", "soon", "", "-1s"] {
+            let text = parse(&["run", &format!("--timeout={bad}"), "--", "a"])
+                .unwrap_err()
+                .to_string();
+            assert!(
+                text.contains("such as") || text.contains("write it like"),
+                "{bad}: {text}"
+            );
+        }
+        assert_eq!(
+            run(&["run", "--lease", "0", "--", "a"]).command.lease,
+            Some(Lease::After(Duration::ZERO))
+        );
+    }
+
+    #[test]
+    fn the_last_word_on_the_terminal_wins() {
+        let args = run(&["run", "-t", "-T", "--", "a"]);
+        assert!(args.command.no_terminal && !args.command.terminal);
+    }
+
+    #[test]
+    fn a_run_needs_a_command_and_a_resumption_does_not() {
+        assert!(parse(&["run"]).is_err());
+        assert!(parse(&["run", "--"]).is_err());
+        assert!(
+            matches!(parse(&["resume", "abc"]), Ok(Verb::Resume(args)) if args.argv.is_empty())
+        );
+        assert!(parse(&["run", "-i", "--detach", "--", "a"]).is_err());
+    }
+
+    #[test]
+    fn the_format_stands_before_or_behind_the_verb() {
+        for words in [
+            ["groundcrew", "--format", "json", "ls"],
+            ["groundcrew", "ls", "--format", "json"],
+        ] {
+            assert_eq!(Cli::try_parse_from(words).unwrap().format, Format::Json);
+        }
+    }
+
+    #[test]
+    fn f062_ids_that_are_none_are_refused() {
+        assert!(parse(&["run", "--session", "../x", "--", "a"]).is_err());
+        assert!(parse(&["run", "--executor", "", "--", "a"]).is_err());
+    }
+}

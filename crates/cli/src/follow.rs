@@ -1,0 +1,297 @@
+//! Follows the command of a run: its output to ours, our input and signals to it, until it ends or we leave.
+
+use std::{future::pending, pin::pin, time::Duration};
+
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+    stream::FuturesUnordered,
+};
+use groundcrew_core::{
+    Launcher, agent_process,
+    error::{Chain, Error, ErrorKind},
+    id::ProcessId,
+    instance::{SharedInstance, Stdio},
+    process::{ExitStatus, Offset, Role, Signal},
+    store::RunRecord,
+};
+
+use crate::{
+    console::Console,
+    failing::Failing,
+    output::{Output, Shape},
+    signals::{Call, Signals, unless_called},
+    stdin::{Forwarded, Input},
+    terminal::{self, RawMode},
+};
+
+/// What goes to the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inward {
+    /// Nothing.
+    Nothing,
+    /// Standard input, to its end.
+    Pipe,
+    /// Keys of our terminal, and its size.
+    Terminal,
+}
+
+/// What a signal to us means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// It is for the command.
+    Command,
+    /// It ends the watching only.
+    Watching,
+}
+
+/// How following ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The command ended.
+    Ended(ExitStatus),
+    /// It is gone, and nobody knows how it ended.
+    Lost(Error),
+    /// We left, by the detach key or by a signal; it runs on.
+    Detached(Option<Call>),
+}
+
+/// What to follow, and how.
+#[derive(Debug)]
+pub(crate) struct Follow<'a> {
+    /// The launcher.
+    pub launcher: &'a Launcher,
+    /// The run.
+    pub record: &'a RunRecord,
+    /// Where we talk.
+    pub console: &'a Console,
+    /// Where output begins.
+    pub from: Offset,
+    /// What goes to the command.
+    pub inward: Inward,
+    /// What a signal to us means.
+    pub meaning: Meaning,
+}
+
+/// What is done to the run besides reading: each ends with what a person should know.
+type Actions<'a> = FuturesUnordered<BoxFuture<'a, Result<(), Error>>>;
+
+impl Follow<'_> {
+    /// Follows.
+    ///
+    /// # Errors
+    ///
+    /// When the run cannot be reached, or standard output cannot be written though somebody wants it.
+    pub(crate) async fn follow(&self, signals: &mut Signals) -> Result<Ending, Failing> {
+        let agent = agent_process()?;
+        let (instance, mut stdio) = self.attach(&agent).await?;
+        let raw = match self.inward {
+            Inward::Terminal => Some(RawMode::enter()?),
+            Inward::Nothing | Inward::Pipe => None,
+        };
+        let mut output = Output::start(Shape::of(self.console.format), self.from)?;
+        let mut forwarding = self.forwarding(&mut stdio)?;
+        let mut actions = Actions::new();
+        if raw.is_some() {
+            actions.push(resize(&instance, &agent));
+        }
+        let mut level = 0;
+        let ending = {
+            let mut pump = pin!(self.pump(&agent, stdio, &mut output));
+            loop {
+                tokio::select! {
+                    biased;
+                    call = signals.next() => match call {
+                        Call::Resized | Call::Continued => {
+                            if let Some(raw) = &raw {
+                                // A terminal that is gone is told by a hang-up.
+                                drop(raw.again());
+                                actions.push(resize(&instance, &agent));
+                            }
+                        }
+                        call if self.meaning == Meaning::Watching => break Ending::Detached(Some(call)),
+                        Call::Hangup => break Ending::Detached(Some(call)),
+                        call => {
+                            level = escalate(level, call);
+                            actions.push(self.act(level, call, &instance, &agent));
+                        }
+                    },
+                    forwarded = &mut forwarding => {
+                        forwarding = pending().boxed();
+                        match forwarded {
+                            Forwarded::All => {}
+                            Forwarded::Detach => break Ending::Detached(None),
+                            Forwarded::Gone => break Ending::Detached(Some(Call::Hangup)),
+                        }
+                    }
+                    Some(done) = actions.next() => self.tell(done, raw.is_some()),
+                    ended = &mut pump => break match ended {
+                        Ok(status) => Ending::Ended(status),
+                        Err(error) => Ending::Lost(error),
+                    },
+                }
+            }
+        };
+        let written = unless_called(signals, leaves, output.finish()).await;
+        drop(raw);
+        let detached = matches!(ending, Ending::Detached(_));
+        if !detached {
+            // A stop that is under way brings the run to rest; it must not be left half-way.
+            let resting = actions.for_each(async |done| self.tell(done, false));
+            _ = unless_called(signals, leaves, resting).await;
+        }
+        match written {
+            Ok(Err(error)) if !detached => {
+                Err(Error::io("standard output cannot be written", error)
+                    .with("run", &self.record.run)
+                    .into())
+            }
+            _ => Ok(ending),
+        }
+    }
+
+    /// Attaches; where there is no input to be written any more, as a viewer.
+    async fn attach(&self, agent: &ProcessId) -> Result<(SharedInstance, Stdio), Error> {
+        let instance = self.launcher.instance(self.record).await?;
+        if self.inward != Inward::Nothing
+            && let Ok(stdio) = instance.attach(agent, self.from, Role::Writer).await
+        {
+            return Ok((instance, stdio));
+        }
+        // One that ended meanwhile is reached by what it left.
+        let instance = self.launcher.instance(self.record).await?;
+        let stdio = instance.attach(agent, self.from, Role::Viewer).await?;
+        Ok((instance, stdio))
+    }
+
+    fn forwarding(&self, stdio: &mut Stdio) -> Result<BoxFuture<'static, Forwarded>, Error> {
+        let Some(writer) = stdio.input.take() else {
+            return Ok(pending().boxed());
+        };
+        let input = || Input::start().map_err(|e| Error::io("standard input cannot be read", e));
+        Ok(match self.inward {
+            Inward::Nothing => pending().boxed(),
+            Inward::Pipe => input()?.forward_pipe(writer).boxed(),
+            Inward::Terminal => input()?.forward_terminal(writer).boxed(),
+        })
+    }
+
+    /// Copies output until the command ends; a connection that breaks is made again where it broke off.
+    async fn pump(
+        &self,
+        agent: &ProcessId,
+        mut stdio: Stdio,
+        output: &mut Output,
+    ) -> Result<ExitStatus, Error> {
+        let mut broke_at = None;
+        loop {
+            let error = match output.copy(&mut stdio, None).await {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => Error::new(
+                    ErrorKind::Unavailable,
+                    "the output ended without word of the end",
+                ),
+                Err(error) => error,
+            };
+            // Once for each piece that came through: what breaks at once again stays broken.
+            if broke_at.replace(output.at()) == Some(output.at()) {
+                return Err(error);
+            }
+            let instance = self.launcher.instance(self.record).await?;
+            stdio = instance.attach(agent, output.at(), Role::Viewer).await?;
+        }
+    }
+
+    /// Does what a signal asks for: the first is forwarded, the second stops with grace, the third kills.
+    fn act<'a>(
+        &'a self,
+        level: u8,
+        call: Call,
+        instance: &SharedInstance,
+        agent: &ProcessId,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        match level {
+            0 | 1 => signal(instance, agent, call.number()),
+            2 => {
+                self.say("stopping; once more kills");
+                let run = &self.record.run;
+                async move { self.launcher.stop(run, None).await.map(drop) }.boxed()
+            }
+            _ => {
+                self.say("killing");
+                let killing = signal(instance, agent, Signal::KILL);
+                let run = &self.record.run;
+                async move {
+                    killing.await?;
+                    self.launcher
+                        .stop(run, Some(Duration::ZERO))
+                        .await
+                        .map(drop)
+                }
+                .boxed()
+            }
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.inward != Inward::Terminal {
+            self.console.note(text);
+        }
+    }
+
+    fn tell(&self, done: Result<(), Error>, raw: bool) {
+        if let Err(error) = done
+            && !raw
+        {
+            self.console.warn(&Chain(&error).to_string());
+        }
+    }
+}
+
+/// Returns how far we are with ending the command.
+const fn escalate(level: u8, call: Call) -> u8 {
+    match call {
+        // What is not an end is forwarded and does not count.
+        Call::Quit => 0,
+        Call::Terminate if level < 2 => 2,
+        _ => level.saturating_add(1),
+    }
+}
+
+/// Returns whether a call ends a wait that nobody needs any more.
+const fn leaves(call: Call) -> bool {
+    matches!(
+        call,
+        Call::Interrupt | Call::Quit | Call::Terminate | Call::Hangup
+    )
+}
+
+fn signal<'a>(
+    instance: &SharedInstance,
+    agent: &ProcessId,
+    signal: Signal,
+) -> BoxFuture<'a, Result<(), Error>> {
+    let (instance, agent) = (SharedInstance::clone(instance), agent.clone());
+    async move { instance.signal(&agent, signal).await }.boxed()
+}
+
+fn resize<'a>(instance: &SharedInstance, agent: &ProcessId) -> BoxFuture<'a, Result<(), Error>> {
+    let (instance, agent) = (SharedInstance::clone(instance), agent.clone());
+    async move { instance.resize(&agent, terminal::size()).await }.boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_escalate_and_terminate_stops_at_once() {
+        assert_eq!(escalate(0, Call::Interrupt), 1);
+        assert_eq!(escalate(1, Call::Interrupt), 2);
+        assert_eq!(escalate(2, Call::Interrupt), 3);
+        assert_eq!(escalate(0, Call::Terminate), 2);
+        assert_eq!(escalate(1, Call::Terminate), 2);
+        assert_eq!(escalate(2, Call::Terminate), 3);
+        assert_eq!(escalate(u8::MAX, Call::Interrupt), u8::MAX);
+    }
+}

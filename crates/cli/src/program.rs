@@ -1,0 +1,181 @@
+//! Puts the parts together: the one place that knows which executors, preparers and stores this program has.
+
+use std::{path::PathBuf, sync::Arc};
+
+use groundcrew_core::{
+    Launcher, Parts, Policy, Registration, Registry,
+    checkpoint::Checkpoints,
+    error::{Error, ErrorKind},
+    event::EventSink,
+    id::ExecutorName,
+    preparer::Preparer,
+    secret::SecretStore,
+    session_directory::SessionDirectory,
+    store::StateStore,
+};
+use groundcrew_executor_local::{LocalConfig, LocalExecutor};
+use groundcrew_preparer::{
+    GitProgram, InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig, WorktreeConfig,
+    WorktreePreparer,
+};
+use groundcrew_secrets::SecretChain;
+use groundcrew_state::StateDirectory;
+use groundcrew_supervisor::SupervisorSource;
+
+use crate::{console::Console, failing::Failing, surroundings::Surroundings};
+
+/// What a custom binary adds to the command; the default adds nothing.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Executors beside `local` and `worktree`.
+    pub registrations: Vec<Registration>,
+    /// Where tests make a launch fail or die; `()` otherwise.
+    pub checkpoints: Arc<dyn Checkpoints>,
+    /// What reveals secrets; the first that knows one does.
+    pub secrets: Vec<Arc<dyn SecretStore>>,
+    /// What the program knows of its sessions; `()` if it has none.
+    pub directory: Arc<dyn SessionDirectory>,
+    /// Where the supervisor's program comes from; by default it is this program itself.
+    pub supervisor: SupervisorSource,
+    /// How long things may take.
+    pub policy: Policy,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self {
+            registrations: Vec::new(),
+            checkpoints: Arc::new(()),
+            secrets: Vec::new(),
+            directory: Arc::new(()),
+            supervisor: SupervisorSource::SelfExec,
+            policy: Policy::default(),
+        }
+    }
+}
+
+/// What every verb gets.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The program.
+    pub(crate) program: Program,
+    /// What it was started in.
+    pub(crate) surroundings: Surroundings,
+    /// Where it talks.
+    pub(crate) console: Console,
+}
+
+/// The parts, put together on a state directory.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    /// The launcher.
+    pub(crate) launcher: Launcher,
+    /// The durable state, for what only looks.
+    pub(crate) store: Arc<dyn StateStore>,
+    /// The state directory.
+    pub(crate) home: PathBuf,
+}
+
+impl Context {
+    /// Opens the state directory and puts the parts together.
+    ///
+    /// # Errors
+    ///
+    /// When there is no place for the state directory, or it cannot be used.
+    pub(crate) async fn open(&self, events: impl EventSink) -> Result<Crew, Failing> {
+        let home = self.surroundings.state_directory()?;
+        let opened = tokio::task::spawn_blocking(move || StateDirectory::open(&home)).await;
+        let state = opened.map_err(|e| {
+            Error::new(ErrorKind::Panicked, "opening the state directory broke off").with_source(e)
+        })??;
+        let store: Arc<dyn StateStore> = state.store();
+        let launcher = Launcher::new(Parts {
+            install: state.install().clone(),
+            registry: self.registry(&state)?,
+            store: Arc::clone(&store),
+            locks: state.locks(),
+            secrets: Arc::new(SecretChain::new(
+                self.program.secrets.iter().map(Arc::clone),
+            )),
+            directory: Arc::clone(&self.program.directory),
+            events: Arc::new(events),
+            checkpoints: Arc::clone(&self.program.checkpoints),
+            policy: self.program.policy,
+        });
+        Ok(Crew {
+            launcher,
+            store,
+            home: state.home().to_owned(),
+        })
+    }
+
+    fn registry(&self, state: &StateDirectory) -> Result<Registry, Error> {
+        let executor = Arc::new(LocalExecutor::new(LocalConfig {
+            name: ExecutorName::new("local")?,
+            instances: state.instances(),
+            logs: state.logs(),
+            install: state.install().clone(),
+            supervisor: self.program.supervisor.clone(),
+        }));
+        let scratch: Arc<dyn Preparer> = Arc::new(ScratchPreparer::new(ScratchConfig {
+            tasks: state.tasks(),
+            trash: state.trash(),
+            install: state.install().clone(),
+        })?);
+        let in_place: Arc<dyn Preparer> = Arc::new(InPlacePreparer::new()?);
+        let worktree: Arc<dyn Preparer> = Arc::new(WorktreePreparer::new(WorktreeConfig {
+            worktrees: state.worktrees(),
+            trash: state.trash(),
+            locks: state.locks_path(),
+            install: state.install().clone(),
+            git: GitProgram::Search(
+                self.surroundings
+                    .variable("PATH")
+                    .unwrap_or_default()
+                    .to_owned(),
+            ),
+            user: self.user_git_config(),
+        })?);
+        let mut registry = Registry::new();
+        let own = [
+            ("local", [in_place, Arc::clone(&scratch)]),
+            ("worktree", [worktree, scratch]),
+        ];
+        for (name, preparers) in own {
+            registry.register(Registration {
+                name: ExecutorName::new(name)?,
+                executor: Arc::<LocalExecutor>::clone(&executor),
+                preparers: preparers.into(),
+            })?;
+        }
+        for registration in &self.program.registrations {
+            registry.register(registration.clone())?;
+        }
+        Ok(registry)
+    }
+
+    /// Finds the user's git configuration where git looks for it.
+    fn user_git_config(&self) -> UserGitConfig {
+        let variable = |name| self.surroundings.variable(name);
+        let home = self.surroundings.home();
+        // A named file takes the place of both others, as it does for git.
+        let named = variable("GIT_CONFIG_GLOBAL").map(PathBuf::from);
+        let xdg = match variable("XDG_CONFIG_HOME").map(PathBuf::from) {
+            Some(directory) => Some(directory),
+            None => home.map(|home| home.join(".config")),
+        };
+        let silent =
+            variable("GIT_CONFIG_NOSYSTEM").is_some_and(|value| value != "0" && value != "false");
+        let system = variable("GIT_CONFIG_SYSTEM")
+            .map_or_else(|| PathBuf::from("/etc/gitconfig"), PathBuf::from);
+        UserGitConfig {
+            system: (!silent).then_some(system),
+            xdg: if named.is_some() {
+                None
+            } else {
+                xdg.map(|directory| directory.join("git/config"))
+            },
+            global: named.or_else(|| home.map(|home| home.join(".gitconfig"))),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Makes a launch request of words: which executor, which workspace, which variables; looks, and touches nothing.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::PathBuf,
+};
+
+use groundcrew_core::{
+    command::Command,
+    env::{Definition, Key, Tier},
+    error::{Error, ErrorKind},
+    id::{ExecutorName, RunId, TaskId, TenantId},
+    process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
+    store::RunRecord,
+    workspace::{RepositorySpec, WorkspaceRequest},
+};
+
+use crate::{
+    args::{CommandArgs, Format, PlaceArgs, ResumeArgs, RunArgs},
+    failing::Failing,
+    follow::Inward,
+    inherit,
+    paths::{absolute, repository_of},
+    surroundings::Surroundings,
+    terminal::{self, Terminals},
+};
+
+/// The executor of host processes.
+const LOCAL: &str = "local";
+/// The executor of host processes in worktrees.
+const WORKTREE: &str = "worktree";
+/// The tenant of everything that is launched from the command line.
+const TENANT: &str = "default";
+
+/// What a terminal is called if the caller has none of its own.
+const TERM: &str = "xterm-256color";
+
+/// Makes the request of `run` and `plan`.
+///
+/// # Errors
+///
+/// What is wrong with the words, or with the place.
+pub(crate) fn fresh(
+    args: &RunArgs,
+    format: Format,
+    surroundings: &Surroundings,
+) -> Result<LaunchRequest, Failing> {
+    let place = place(&args.place, surroundings)?;
+    let (mode, environment, lease) = command(&args.command, &args.argv, format, surroundings)?;
+    Ok(LaunchRequest {
+        session: args.place.session.clone(),
+        task: place.task,
+        tenant: place.tenant,
+        title: args.place.title.clone(),
+        executor: place.executor,
+        workspace: place.workspace,
+        mode,
+        intent: LaunchIntent::Fresh,
+        environment,
+        lease,
+        keep: args.place.keep,
+        options: serde_json::Map::new(),
+    })
+}
+
+/// Makes the request of `resume`.
+///
+/// # Errors
+///
+/// What is wrong with the words, or with the run.
+pub(crate) fn resumed(
+    args: &ResumeArgs,
+    record: &RunRecord,
+    format: Format,
+    surroundings: &Surroundings,
+) -> Result<LaunchRequest, Failing> {
+    let words: Vec<OsString> = if args.argv.is_empty() {
+        let before = record.command.iter().flatten();
+        before.map(|word| word.0.clone()).collect()
+    } else {
+        args.argv.clone()
+    };
+    if words.is_empty() {
+        let error = Error::new(
+            ErrorKind::InvalidInput,
+            "the run had no command; name one behind `--`",
+        );
+        return Err(error.with("run", &record.run).into());
+    }
+    let Some(workspace) = &record.workspace else {
+        let error = Error::new(
+            ErrorKind::Unsupported,
+            "the run has no workspace to go on in",
+        );
+        return Err(error.with("run", &record.run).into());
+    };
+    let (mode, environment, lease) = command(&args.command, &words, format, surroundings)?;
+    Ok(LaunchRequest {
+        session: Some(record.session.clone()),
+        task: Some(record.task.clone()),
+        tenant: record.tenant.clone(),
+        title: record.title.clone(),
+        executor: record.executor.clone(),
+        // A resumption takes the workspace of its record and no other.
+        workspace: WorkspaceRequest::InPlace {
+            path: workspace.path.clone(),
+        },
+        mode,
+        intent: LaunchIntent::Resume(record.run.clone()),
+        environment,
+        lease,
+        keep: record.keep,
+        options: serde_json::Map::new(),
+    })
+}
+
+/// Where a run works.
+#[derive(Debug)]
+struct Place {
+    executor: ExecutorName,
+    workspace: WorkspaceRequest,
+    task: Option<TaskId>,
+    tenant: Option<TenantId>,
+}
+
+fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing> {
+    let here = &surroundings.directory;
+    let named = args
+        .repo
+        .as_deref()
+        .map(|repo| absolute(repo, here, surroundings.home()))
+        .transpose()?;
+    let found = || repository_of(here).map(|_| here.clone());
+    let local = args
+        .executor
+        .as_ref()
+        .is_some_and(|name| name.as_str() == LOCAL);
+    let repository: Option<PathBuf> = match named.clone() {
+        Some(path) => Some(path),
+        None if local => None,
+        None => found(),
+    };
+    let default = if repository.is_some() {
+        WORKTREE
+    } else {
+        LOCAL
+    };
+    let executor = match &args.executor {
+        Some(name) => name.clone(),
+        None => ExecutorName::new(default)?,
+    };
+    if let Some(path) = repository.filter(|_| !local) {
+        if named.is_some() {
+            readable(&path)?;
+        }
+        let workspace = WorkspaceRequest::Worktree(RepositorySpec {
+            path,
+            base: args.base.clone(),
+            branch: args.branch.clone(),
+        });
+        return Ok(Place {
+            executor,
+            workspace,
+            task: None,
+            tenant: None,
+        });
+    }
+    for (flag, value) in [("--base", &args.base), ("--branch", &args.branch)] {
+        if value.is_some() {
+            let why = if local {
+                "has no meaning for the executor `local`, which makes no branch; use `worktree`"
+            } else {
+                "needs a repository; name one with --repo"
+            };
+            return Err(Failing::usage(format!("{flag} {why}")));
+        }
+    }
+    if let Some(path) = named {
+        readable(&path)?;
+        let workspace = WorkspaceRequest::InPlace { path };
+        return Ok(Place {
+            executor,
+            workspace,
+            task: None,
+            tenant: None,
+        });
+    }
+    // A directory of the task's own: it survives the run, and a session finds its own again.
+    let task = match &args.session {
+        Some(session) => TaskId::new(session.as_str())?,
+        None => TaskId::new(RunId::generate()?.as_str())?,
+    };
+    let tenant = TenantId::new(TENANT)?;
+    let workspace = WorkspaceRequest::Scratch {
+        tenant: tenant.clone(),
+        task: task.clone(),
+    };
+    Ok(Place {
+        executor,
+        workspace,
+        task: Some(task),
+        tenant: Some(tenant),
+    })
+}
+
+/// Checks that a directory that was named is there.
+fn readable(path: &std::path::Path) -> Result<(), Error> {
+    let found = std::fs::metadata(path).map_err(|e| {
+        Error::io("the directory named by --repo cannot be read", e).with("path", path.display())
+    })?;
+    if found.is_dir() {
+        Ok(())
+    } else {
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            "--repo names a file, not a directory",
+        )
+        .with("path", path.display()))
+    }
+}
+
+type CommandParts = (Mode, Vec<Definition>, Lease);
+
+fn command(
+    args: &CommandArgs,
+    words: &[OsString],
+    format: Format,
+    surroundings: &Surroundings,
+) -> Result<CommandParts, Failing> {
+    let mut environment: Vec<_> = inherit::inherited(&surroundings.environment).collect();
+    for word in &args.env {
+        environment.push(variable(word)?);
+    }
+    let terminal = wants_terminal(args, format, surroundings.terminals);
+    if terminal && surroundings.variable("TERM").is_none() {
+        environment.push(Definition::literal(
+            Key::new("TERM")?,
+            TERM,
+            Tier::Fallback,
+            "a terminal was asked for",
+        ));
+    }
+    let inward = inward(args, format, surroundings.terminals);
+    let open = inward != Inward::Nothing || (terminal && args.detach);
+    let agent = AgentSpec {
+        command: Command::new(words.iter().cloned())?,
+        stdio: if terminal {
+            StdioKind::Terminal(terminal::size())
+        } else {
+            StdioKind::Pipes
+        },
+        stdin: if open {
+            StdinPolicy::Open
+        } else {
+            StdinPolicy::Empty
+        },
+        time_limit: args.timeout,
+        stop: StopOrder::default(),
+    };
+    let lease = args.lease.unwrap_or(if args.detach {
+        Lease::Unlimited
+    } else {
+        Lease::ATTACHED
+    });
+    Ok((Mode::Agent(agent), environment, lease))
+}
+
+/// Returns whether the command gets a terminal.
+fn wants_terminal(args: &CommandArgs, format: Format, terminals: Terminals) -> bool {
+    let automatic = terminals.interactive() && format == Format::Human;
+    args.terminal || (automatic && !args.no_terminal)
+}
+
+/// Returns what goes to the command of an attached run.
+pub(crate) fn inward(args: &CommandArgs, format: Format, terminals: Terminals) -> Inward {
+    if wants_terminal(args, format, terminals) && terminals.input {
+        Inward::Terminal
+    } else if args.interactive {
+        Inward::Pipe
+    } else {
+        Inward::Nothing
+    }
+}
+
+/// Reads `KEY=VALUE`.
+fn variable(word: &OsString) -> Result<Definition, Failing> {
+    let bytes = word.as_bytes();
+    let shown = word.display();
+    let Some(at) = bytes.iter().position(|b| *b == b'=') else {
+        return Err(Failing::usage(format!(
+            "--env {shown} has no `=`; write --env {shown}=VALUE"
+        )));
+    };
+    let key = Key::new(OsString::from_vec(bytes[..at].to_vec()))
+        .map_err(|error| Failing::usage(format!("--env {shown}: {}", error.message())))?;
+    Ok(Definition::literal(
+        key,
+        OsString::from_vec(bytes[at + 1..].to_vec()),
+        Tier::Request,
+        "--env",
+    ))
+}

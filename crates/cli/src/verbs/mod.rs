@@ -1,0 +1,11 @@
+//! One module for each group of verbs: call the launcher, print its answer, pick an exit code.
+
+pub(crate) mod attach;
+pub(crate) mod closing;
+pub(crate) mod doctor;
+pub(crate) mod list;
+pub(crate) mod logs;
+pub(crate) mod plan;
+pub(crate) mod recover;
+pub(crate) mod run;
+pub(crate) mod stop;
