@@ -121,6 +121,7 @@ impl Context {
             tasks: state.tasks(),
             trash: state.trash(),
             install: state.install().clone(),
+            user: self.user_git_config(),
         })?);
         let in_place: Arc<dyn Preparer> = Arc::new(InPlacePreparer::new()?);
         let worktree: Arc<dyn Preparer> = Arc::new(WorktreePreparer::new(WorktreeConfig {

@@ -89,8 +89,13 @@ impl Preparer for InPlacePreparer {
         }))
     }
 
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
-        check(&workspace.path).await
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        _: PlanContext<'_>,
+    ) -> Result<Contribution, Error> {
+        check(&workspace.path).await?;
+        Ok(Contribution::default())
     }
 
     async fn apply(&self, _: ApplyContext<'_>) -> Result<(), Error> {

@@ -1,5 +1,8 @@
 //! What a store answers, and to whom.
-#![expect(clippy::unwrap_used, reason = "in a test a failed unwrap is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test a failed unwrap is a failed test"
+)]
 
 use std::sync::Arc;
 

@@ -125,6 +125,12 @@ pub(crate) fn identity(config: &Config, given: &[Definition]) -> Result<Vec<Defi
     Ok(definitions)
 }
 
+/// Returns what to tell a person about an identity that was filled in, if one was.
+pub(crate) fn identity_warning(filled_in: &[Definition]) -> Option<String> {
+    let told = || format!("git has no identity here; commits are made as {NAME} <{EMAIL}>");
+    (!filled_in.is_empty()).then(told)
+}
+
 /// Tells whether the configuration of a repository may define content filters.
 fn may_define_filters(common: &Path) -> Result<bool, Error> {
     for name in ["config", "config.worktree"] {

@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use groundcrew_core::{
+    env::Definition,
     error::{Error, ErrorKind},
     id::{AttemptId, PreparerName, RunId, TaskId, TenantId},
     identity::Presence,
@@ -125,6 +126,19 @@ fn identity(record: &UndoRecord) -> Option<FileId> {
     record.identity.as_ref().and_then(|id| id.0.parse().ok())
 }
 
+impl ScratchPreparer {
+    /// Returns an identity for git where the user has none.
+    async fn identity(&self, cx: PlanContext<'_>) -> Result<Vec<Definition>, Error> {
+        let given = cx.request.environment.clone();
+        self.blocking(move |config| {
+            let config = settings::of_user(&config.user)
+                .map_err(|error| git_error("failed to read the configuration of git", error))?;
+            settings::identity(&config, &given)
+        })
+        .await
+    }
+}
+
 #[async_trait]
 impl Preparer for ScratchPreparer {
     fn name(&self) -> &PreparerName {
@@ -143,14 +157,7 @@ impl Preparer for ScratchPreparer {
             task: task.clone(),
             path: self.config.tasks.join(tenant.as_str()).join(task.as_str()),
         };
-        let given = cx.request.environment.clone();
-        let environment = self
-            .blocking(move |config| {
-                let config = settings::of_user(&config.user)
-                    .map_err(|error| git_error("failed to read the configuration of git", error))?;
-                settings::identity(&config, &given)
-            })
-            .await?;
+        let environment = self.identity(cx).await?;
         let state = serde_json::to_string(&resource).map_err(|error| {
             Error::new(ErrorKind::Unexpected, "failed to write a plan down").with_source(error)
         })?;
@@ -178,7 +185,11 @@ impl Preparer for ScratchPreparer {
         }))
     }
 
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        cx: PlanContext<'_>,
+    ) -> Result<Contribution, Error> {
         let path = workspace.path.clone();
         self.blocking(move |config| {
             let gone = |why: String| {
@@ -196,7 +207,11 @@ impl Preparer for ScratchPreparer {
                 .map(drop)
                 .map_err(|errno| gone(errno.to_string()))
         })
-        .await
+        .await?;
+        Ok(Contribution {
+            environment: self.identity(cx).await?,
+            ..Contribution::default()
+        })
     }
 
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {

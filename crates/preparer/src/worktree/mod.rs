@@ -115,10 +115,18 @@ impl Preparer for WorktreePreparer {
             .await
     }
 
-    async fn reopen(&self, workspace: &Workspace) -> Result<(), Error> {
+    async fn reopen(
+        &self,
+        workspace: &Workspace,
+        cx: PlanContext<'_>,
+    ) -> Result<Contribution, Error> {
         let workspace = workspace.clone();
-        self.blocking(move |shared| report::reopen(shared, &workspace))
-            .await
+        let given = cx.request.environment.clone();
+        self.blocking(move |shared| {
+            report::reopen(shared, &workspace)?;
+            plan::variables_of(shared, &workspace, &given)
+        })
+        .await
     }
 
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {

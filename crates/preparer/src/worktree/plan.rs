@@ -62,13 +62,7 @@ pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Err
     warnings.extend(start::dirty(&source)?);
     warnings.extend(left_out(&source, &start.commit)?);
     let environment = settings::identity(&config, &wanted.given)?;
-    if !environment.is_empty() {
-        warnings.push(format!(
-            "git has no identity here; commits are made as {} <{}>",
-            settings::NAME,
-            settings::EMAIL
-        ));
-    }
+    warnings.extend(settings::identity_warning(&environment));
     let directory = if is_directory(&start.commit, &source)? {
         planned.tree.join(&source.subdirectory)
     } else {
@@ -102,6 +96,25 @@ pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Err
         resources: resources(&planned)?,
         warnings,
         state: to_json(&state)?,
+    })
+}
+
+/// Returns what a command in an existing worktree gets: variables and warnings, nothing to make.
+pub(super) fn variables_of(
+    shared: &Shared,
+    workspace: &Workspace,
+    given: &[Definition],
+) -> Result<Contribution, Error> {
+    let place = workspace.repository.as_ref().unwrap_or(&workspace.path);
+    let config = settings::layered(&discover(place)?.repository, &shared.config.user)
+        .map_err(|error| git_error("failed to read the configuration of git", error))?;
+    let environment = settings::identity(&config, given)?;
+    Ok(Contribution {
+        warnings: settings::identity_warning(&environment)
+            .into_iter()
+            .collect(),
+        environment,
+        ..Contribution::default()
     })
 }
 

@@ -14,7 +14,7 @@ use groundcrew_core::{
     executor::Progress,
     id::{AttemptId, ExecutorName, InstallId, PreparerName, RunId, SessionId},
     identity::Identity,
-    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer as _},
+    preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer},
     process::Lease,
     request::{LaunchIntent, LaunchRequest, Mode},
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
@@ -375,8 +375,28 @@ pub(crate) fn request(workspace: WorkspaceRequest) -> LaunchRequest {
         intent: LaunchIntent::Fresh,
         environment: Vec::new(),
         lease: Lease::Unlimited,
+        keep: false,
         options: serde_json::Map::new(),
     }
+}
+
+/// Opens the workspace of an earlier run again.
+pub(crate) async fn reopen(
+    preparer: &dyn Preparer,
+    workspace: &Workspace,
+) -> Result<Contribution, Error> {
+    let request = request(WorkspaceRequest::InPlace {
+        path: workspace.path.clone(),
+    });
+    let install = InstallId::new("testinstall").unwrap();
+    let (attempt, run) = (AttemptId::generate().unwrap(), RunId::generate().unwrap());
+    let cx = PlanContext {
+        request: &request,
+        install: &install,
+        run: &run,
+        attempt,
+    };
+    preparer.reopen(workspace, cx).await
 }
 
 /// The names of what was found, in order.

@@ -39,7 +39,10 @@ async fn a_worktree_is_made_and_taken_back_without_a_trace() {
     );
     let report = fixture.preparer().report(launch.workspace()).await.unwrap();
     assert_eq!((report.commit_count, report.dirty), (0, false));
-    fixture.preparer().reopen(launch.workspace()).await.unwrap();
+    let reopened = reopen(&fixture.preparer(), launch.workspace())
+        .await
+        .unwrap();
+    assert!(reopened.resources.is_empty() && reopened.workspace.is_none());
     assert_eq!(fixture.preparer().list().await.unwrap().len(), 1);
 
     let assessment = fixture

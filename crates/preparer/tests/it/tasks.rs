@@ -114,7 +114,7 @@ async fn k37_a_scratch_directory_is_marked_and_git_does_not_see_the_mark() {
     assert_eq!(git(&made.path, &["branch", "--show-current"]), "main");
     let workspace = made.contribution.workspace.unwrap();
     assert!(!workspace.owned);
-    tasks.preparer().reopen(&workspace).await.unwrap();
+    reopen(&tasks.preparer(), &workspace).await.unwrap();
     assert!(!tasks.preparer().report(&workspace).await.unwrap().dirty);
     write(made.path.join("work"), "x\n");
     assert!(tasks.preparer().report(&workspace).await.unwrap().dirty);
@@ -246,7 +246,7 @@ async fn k43_a_picked_folder_is_used_as_it_is() {
     let workspace = contribution.workspace.unwrap();
     assert_eq!((&*workspace.path, workspace.owned), (root.path(), false));
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
-    preparer.reopen(&workspace).await.unwrap();
+    reopen(&preparer, &workspace).await.unwrap();
     let file = root.path().join("file");
     fs::write(&file, "x").unwrap();
     for missing in [root.path().join("missing"), file] {

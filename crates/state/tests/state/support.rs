@@ -42,6 +42,7 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         keep: false,
         kept: Vec::new(),
         problem: None,
+        before: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A caller's future is dropped at every point where it waits; what was begun is brought to its end.
 
-use std::{future::Future, pin::pin};
+use std::pin::pin;
 
 use groundcrew_core::store::RunState;
 
