@@ -11,7 +11,7 @@
 )]
 
 use std::{
-    ffi::OsStr,
+    ffi::CString,
     io,
     os::{
         fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
@@ -37,6 +37,7 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 use tokio::io::{Interest, unix::AsyncFd};
+use zeroize::Zeroize;
 
 /// Our ends of a process's streams.
 #[derive(Debug)]
@@ -165,22 +166,99 @@ fn close_descriptors(limit: RawFd) {
     }
 }
 
+/// An action that is all zero: the default, no flags, no mask; as large as the largest layout of the kernel.
+const DEFAULT_ACTION: [u64; 4] = [0; 4];
+
 /// Lets every signal do what it does by default, and blocks none, in the child.
+///
+/// The system calls themselves are made: the C library keeps two signals to itself, and would leave them ignored.
 fn reset_signals() -> io::Result<()> {
+    const SET_SIZE: usize = size_of::<u64>();
     for signal in 1..=64 {
-        // SAFETY: sets a disposition to the default; KILL, STOP and those that the C library keeps give an error that does not matter.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel reads the action, which outlives the call; KILL and STOP give an error that does not matter.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                DEFAULT_ACTION.as_ptr(),
+                std::ptr::null::<u64>(),
+                SET_SIZE,
+            );
+        }
     }
-    // SAFETY: an all-zero signal set is valid memory for `sigemptyset` to fill, and both live on this stack.
+    let none = 0_u64;
+    // SAFETY: the kernel reads a set of 64 signals, which lives on this stack.
     let done = unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            std::ptr::null::<u64>(),
+            SET_SIZE,
+        )
     };
     if done == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// A program with arguments and variables in the form that the kernel takes; wiped when dropped.
+struct Image {
+    path: CString,
+    strings: Vec<Vec<u8>>,
+    arguments: Vec<*const libc::c_char>,
+    variables: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers lead into `strings`, which is owned, never changed while they live, and moved without moving its bytes.
+unsafe impl Send for Image {}
+// SAFETY: as above; it is only read.
+unsafe impl Sync for Image {}
+
+impl Image {
+    fn new(program: &Path, spec: &ProcessSpec, environment: &Environment) -> io::Result<Self> {
+        // Made in one piece: a string that grows leaves copies behind that nobody wipes.
+        let arguments = spec
+            .command
+            .arguments()
+            .iter()
+            .map(|argument| [argument.as_bytes(), b"\0"].concat());
+        let variables = environment
+            .iter()
+            .map(|(key, value)| [key.as_bytes(), b"=", value, b"\0"].concat());
+        let strings: Vec<Vec<u8>> = arguments.chain(variables).collect();
+        let pointers = |strings: &[Vec<u8>]| {
+            let pointers = strings.iter().map(|string| string.as_ptr().cast());
+            pointers.chain([std::ptr::null()]).collect()
+        };
+        let (first, rest) = strings.split_at(spec.command.arguments().len());
+        Ok(Self {
+            path: CString::new(program.as_os_str().as_bytes())?,
+            arguments: pointers(first),
+            variables: pointers(rest),
+            strings,
+        })
+    }
+
+    /// Becomes the program; returns only with an error. The C library's search is not used: it gives what it cannot execute to a shell.
+    fn execute(&self) -> io::Error {
+        // SAFETY: both arrays end in a null pointer, and every other one leads to a string that ends in NUL and is owned here.
+        unsafe {
+            libc::execve(
+                self.path.as_ptr(),
+                self.arguments.as_ptr(),
+                self.variables.as_ptr(),
+            );
+        }
+        io::Error::last_os_error()
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        self.strings.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 
@@ -237,18 +315,10 @@ pub(super) fn spawn(
     environment: &Environment,
     entry: Option<&std::fs::File>,
 ) -> io::Result<Spawned> {
+    let image = Image::new(program, spec, environment)?;
     let mut command = Command::new(program);
-    let arguments = spec.command.arguments();
-    command
-        .arg0(spec.command.program())
-        .args(arguments.iter().skip(1))
-        .env_clear()
-        .envs(
-            environment
-                .iter()
-                .map(|(key, value)| (OsStr::from_bytes(key.as_bytes()), OsStr::from_bytes(value))),
-        )
-        .current_dir(&spec.directory);
+    // The environment of the image counts; this only keeps ours from being copied.
+    command.env_clear().current_dir(&spec.directory);
     let streams = streams(&mut command, spec)?;
     let parent = getpid();
     let terminal = matches!(spec.stdio, StdioKind::Terminal(_));
@@ -258,9 +328,12 @@ pub(super) fn spawn(
         .current
         .and_then(|limit| RawFd::try_from(limit).ok())
         .unwrap_or(65536);
-    // SAFETY: `become_child` makes system calls on copied numbers only: it neither allocates nor locks nor unwinds.
+    // SAFETY: both make system calls on values that were made before: they neither allocate nor lock nor unwind.
     unsafe {
-        command.pre_exec(move || become_child(parent, terminal, no_new_privileges, entry, limit));
+        command.pre_exec(move || {
+            become_child(parent, terminal, no_new_privileges, entry, limit)?;
+            Err(image.execute())
+        });
     }
     let child = command.spawn()?;
     let pid = Pid::from_child(&child);

@@ -4,17 +4,33 @@
     reason = "the supervisor has one thread, and so has each test"
 )]
 
-/// Makes a test of each function, alone in a process.
+/// Makes a test of each function, alone in a process; in a mount namespace of its own where it says so.
 macro_rules! alone {
     ($(async fn $name:ident() $body:block)*) => {$(
         #[test]
         fn $name() {
-            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), async || $body);
+            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), false, async || $body);
+        }
+    )*};
+    (mounts: $(async fn $name:ident() $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), true, async || $body);
         }
     )*};
 }
 
 #[cfg(test)]
+mod archive;
+#[cfg(test)]
+mod log;
+#[cfg(test)]
+mod spawn;
+#[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tree;
+#[cfg(test)]
+mod victim;

@@ -28,12 +28,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) const BOTH: [CgroupPolicy; 2] = [CgroupPolicy::Automatic, CgroupPolicy::Never];
 
 /// Runs a test in a process of its own: a subreaper adopts what others of its process left, and signals are its process's.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test starts itself again, as the test runner would"
-)]
-pub(crate) fn alone<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
-    if std::env::args().any(|argument| argument == ALONE) {
+///
+/// * It runs in a mount namespace of its own if `mounts`, and with some signals ignored, as under `nohup`.
+pub(crate) fn alone<F: Future<Output = ()>>(name: &str, mounts: bool, body: impl FnOnce() -> F) {
+    if argument(ALONE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -43,16 +41,7 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F
             tokio::time::timeout(PATIENCE * 2, body()).await.unwrap();
         });
     }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([
-            name.split_once("::").unwrap().1,
-            ALONE,
-            "--exact",
-            "--test-threads=1",
-            "--nocapture",
-        ])
-        .output()
-        .unwrap();
+    let output = again(name, mounts, &[]).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(
@@ -62,10 +51,37 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F
     );
 }
 
+/// Returns the command that runs a test alone, with marks that it can ask for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test starts itself again, as the test runner would"
+)]
+pub(crate) fn again(name: &str, mounts: bool, marks: &[&str]) -> std::process::Command {
+    let mut command = std::process::Command::new("sh");
+    let run = match (mounts, rustix::process::geteuid().is_root()) {
+        (false, _) => "exec \"$0\" \"$@\"",
+        (true, true) => "exec unshare --mount \"$0\" \"$@\"",
+        (true, false) => "exec unshare --map-root-user --mount \"$0\" \"$@\"",
+    };
+    command
+        .args(["-c", &format!("trap '' HUP USR2; {run}")])
+        .arg(std::env::current_exe().unwrap())
+        .args([name.split_once("::").unwrap().1, ALONE])
+        .args(["--exact", "--test-threads=1", "--nocapture"])
+        .args(marks);
+    command
+}
+
+/// Returns what follows a mark in our arguments.
+pub(crate) fn argument(mark: &str) -> Option<String> {
+    std::env::args().find_map(|argument| argument.strip_prefix(mark).map(str::to_owned))
+}
+
 /// An instance for a test.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) directory: tempfile::TempDir,
+    pub(crate) instance: InstanceId,
     pub(crate) processes: Processes,
 }
 
@@ -107,14 +123,16 @@ impl Ground {
             .unwrap()
             .trim_start_matches('.')
             .to_owned();
+        let instance = InstanceId::new(format!("test-{}-{name}", std::process::id())).unwrap();
         let processes = Processes::new(Config {
-            instance: InstanceId::new(format!("test-{}-{name}", std::process::id())).unwrap(),
+            instance: instance.clone(),
             log_directory,
             cgroup: policy,
         })
         .unwrap();
         Self {
             directory,
+            instance,
             processes,
         }
     }
@@ -251,6 +269,12 @@ impl Output {
     pub(crate) fn status(&self) -> ExitStatus {
         self.status.unwrap()
     }
+}
+
+/// What a script that counts writes.
+pub(crate) fn lines(numbers: std::ops::Range<u32>) -> String {
+    let lines: Vec<String> = numbers.map(|n| format!("line {n}\n")).collect();
+    lines.concat()
 }
 
 /// Our children, dead or alive.
