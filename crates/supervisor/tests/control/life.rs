@@ -10,7 +10,7 @@ use std::{
 use groundcrew_core::{
     error::ErrorKind,
     instance::Instance as _,
-    process::{EndCause, ExitStatus, Lease, Offset, Role},
+    process::{EndCause, ExitStatus, Lease, Offset, Role, Signal},
 };
 use groundcrew_supervisor::StartLock;
 
@@ -207,4 +207,46 @@ async fn shutdown_is_answered_when_nothing_is_left() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     until("it ended", || lock(&place).is_some()).await;
+}
+
+#[tokio::test]
+async fn what_comes_too_late_for_an_instance_that_ended_by_itself_is_no_failure() {
+    for _ in 0..10 {
+        let (place, instance) = Place::up(Lease::Unlimited).await;
+        let agent = process("agent");
+        let mut spec = shell("read x; exit 3");
+        spec.main = true;
+        instance.start(&agent, &spec).await.unwrap();
+        instance.close_stdin(&agent).await.unwrap();
+        // All of them race with the end.
+        instance.signal(&agent, Signal::INT).await.unwrap();
+        instance.close_stdin(&agent).await.unwrap();
+        instance.shutdown(Duration::from_secs(1)).await.unwrap();
+        until("it ended", || lock(&place).is_some()).await;
+        instance.shutdown(Duration::from_secs(1)).await.unwrap();
+        instance.signal(&agent, Signal::INT).await.unwrap();
+        instance.close_stdin(&agent).await.unwrap();
+        let error = instance.start(&process("late"), &spec).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.is_retryable()),
+            (ErrorKind::Unavailable, false)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_killed_supervisor_is_no_clean_end() {
+    let (place, instance) = Place::up(Lease::Unlimited).await;
+    let agent = process("agent");
+    instance.start(&agent, &shell("cat")).await.unwrap();
+    let hello = place.http("GET /v1", "", "");
+    let pid = hello.split("\"pid\":").nth(1).unwrap();
+    let pid: i32 = pid.split(',').next().unwrap().parse().unwrap();
+    let number = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
+    until("it was killed", || lock(&place).is_some()).await;
+    let error = instance.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let error = instance.signal(&agent, Signal::INT).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
