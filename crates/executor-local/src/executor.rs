@@ -25,6 +25,9 @@ use crate::{
 /// How long a supervisor may take to come up on a busy machine.
 const START_TIME: Duration = Duration::from_secs(20);
 
+/// How often a removal begins anew because another one came in between.
+const DELETE_TRIES: usize = 5;
+
 /// How much of what a supervisor said goes into the error about it.
 const LOG_TAIL: u64 = 2048;
 
@@ -243,15 +246,27 @@ impl Executor for LocalExecutor {
     }
 
     async fn delete(&self, id: &InstanceId, identity: Option<&Identity>) -> Result<Undone, Error> {
-        match self.root.find(id)? {
-            Found::Nothing => Ok(Undone::AlreadyGone),
-            Found::Foreign(found) => Ok(Undone::NotOurs(format!("{found} is no directory"))),
-            Found::Directory(directory) => {
-                if let Err(why) = directory.check_owner(id, &self.install, identity)? {
-                    return Ok(Undone::NotOurs(why));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let directory = match self.root.find(id)? {
+                Found::Nothing if tries > 1 => return Ok(Undone::REMOVED),
+                Found::Nothing => return Ok(Undone::AlreadyGone),
+                Found::Foreign(found) => {
+                    return Ok(Undone::NotOurs(format!("{found} is no directory")));
                 }
-                self.remove(id, &directory).await?;
-                Ok(Undone::REMOVED)
+                Found::Directory(directory) => directory,
+            };
+            if let Err(why) = directory.check_owner(id, &self.install, identity)? {
+                return Ok(Undone::NotOurs(why));
+            }
+            match self.remove(id, &directory).await {
+                Ok(()) => return Ok(Undone::REMOVED),
+                // Somebody else removes it too and was faster; what is left then is looked at anew.
+                Err(error)
+                    if tries < DELETE_TRIES
+                        && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict) => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -182,10 +182,16 @@ impl Root {
             let Ok(id) = InstanceId::new(name.strip_prefix(TRASH).unwrap_or(name)) else {
                 continue;
             };
-            // One that cannot be read may be ours: the error, not a shorter list.
-            if let Found::Directory(directory) = self.find(&id)?
-                && directory.check_owner(&id, install, None)?.is_ok()
-            {
+            let ours = match self.find(&id) {
+                Ok(Found::Directory(directory)) => {
+                    directory.check_owner(&id, install, None)?.is_ok()
+                }
+                Ok(Found::Nothing | Found::Foreign(_)) => false,
+                // It may be ours, and whoever asks for it by name learns what is wrong with it.
+                Err(error) if error.kind() == ErrorKind::Corrupt => true,
+                Err(error) => return Err(error),
+            };
+            if ours {
                 ids.push(id);
             }
         }
@@ -274,14 +280,9 @@ impl InstanceDirectory {
             }
             return Ok(Ok(()));
         }
-        // A removal that was cut short may have come as far as the start file; then inode and name must do.
+        // A removal that was cut short may have taken the start file, which names the boot; device and inode must do.
         if let Some(wanted) = identity
-            && *wanted != self.identity()
-            && !(self.trashed
-                && wanted
-                    .0
-                    .strip_prefix(self.device_and_inode.as_str())
-                    .is_some_and(|rest| rest.starts_with('@')))
+            && wanted.0.split('@').next() != Some(self.device_and_inode.as_str())
         {
             return Ok(Err(format!("it is {}, not {wanted}", self.identity())));
         }

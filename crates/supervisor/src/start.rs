@@ -140,13 +140,15 @@ impl StartFile {
         .map_err(failed("failed to put the start file in its place"))
     }
 
-    /// Reads the one in a directory; none if there is none.
+    /// Reads the one in a directory; none if there is none, or one without a byte.
     ///
     /// # Errors
     ///
     /// `Corrupt` when it is damaged or of an unknown version, else those of the file system.
     pub fn read(directory: impl AsFd) -> Result<Option<Self>, Error> {
         match open(directory, Path::new(START_FILE)) {
+            // Its name outlived a crash of the machine and its bytes did not: nobody ever started on it since.
+            Ok(file) if rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_size == 0) => Ok(None),
             Ok(file) => Self::read_open(File::from(file)).map(Some),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(failed("failed to open the start file")(errno)),

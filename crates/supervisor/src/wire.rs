@@ -305,8 +305,8 @@ mod tests {
         let frames = [
             frame(0, FrameKind::Truncated(7)),
             frame(7, FrameKind::Stdout(Bytes::from_static(b"\xff\0\x1b[1m\r"))),
-            frame(13, FrameKind::Stderr(Bytes::from_static(b"e"))),
-            frame(14, FrameKind::Exit(ExitStatus::exited(3))),
+            frame(14, FrameKind::Stderr(Bytes::from_static(b"e"))),
+            frame(15, FrameKind::Exit(ExitStatus::exited(3))),
         ];
         let mut stream = BytesMut::new();
         for frame in &frames {

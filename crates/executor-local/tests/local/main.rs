@@ -6,6 +6,7 @@
     reason = "a test program, which the compiler does not know for one because it has its own `main`"
 )]
 
+mod endings;
 mod killed;
 mod life;
 mod place;
@@ -21,7 +22,8 @@ fn main() -> ExitCode {
     if let Some(code) = killed::run_if_controller() {
         return code;
     }
-    let tests: Vec<runner::Test> = [life::TESTS, streams::TESTS, killed::TESTS].concat();
+    let tests: Vec<runner::Test> =
+        [life::TESTS, endings::TESTS, streams::TESTS, killed::TESTS].concat();
     runner::run(&tests)
 }
 

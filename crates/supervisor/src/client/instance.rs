@@ -23,10 +23,13 @@ use super::{
     connector::Connector,
     input::{Ended, Input},
     link::Link,
-    logged::LoggedInstance,
+    logged::{LoggedInstance, ended},
     output::Output,
 };
 use crate::wire::{self, Shutdown};
+
+/// How long a supervisor that answers no more may take to let go.
+const GONE_TIME: Duration = Duration::from_secs(10);
 
 /// An instance whose supervisor is reached over any stream of bytes.
 ///
@@ -65,6 +68,40 @@ impl SupervisorInstance {
         })
     }
 
+    /// Asks the supervisor.
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, Error> {
+        match self.link.call(method, path, body).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.settled(error).await),
+        }
+    }
+
+    /// Tells a supervisor that has ended from one that cannot be reached now, where that can be told.
+    async fn settled(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::Unavailable
+            && let Some(logs) = &self.logs
+            && matches!(logs.is_held().await, Ok(false))
+        {
+            return ended();
+        }
+        error
+    }
+
+    /// Answers a verb that an ended process takes as done.
+    async fn unless_ended(&self, id: &ProcessId, done: Result<(), Error>) -> Result<(), Error> {
+        match (done, &self.logs) {
+            (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
+                logs.wait(id).await.map(drop).map_err(|_| error)
+            }
+            (done, _) => done,
+        }
+    }
+
     /// Asks the supervisor; if it is gone, its logs.
     async fn read<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, ReadError<'_>> {
         match (
@@ -89,12 +126,12 @@ enum ReadError<'a> {
 impl Instance for SupervisorInstance {
     async fn set_environment(&self, environment: &Environment) -> Result<(), Error> {
         let body = wire::encode_environment(environment)?;
-        self.link.call(Method::PUT, "/environment", body).await
+        self.call(Method::PUT, "/environment", body).await
     }
 
     async fn start(&self, id: &ProcessId, spec: &ProcessSpec) -> Result<Started, Error> {
         let path = format!("/processes/{id}");
-        self.link.call(Method::PUT, &path, text(spec)?).await
+        self.call(Method::PUT, &path, text(spec)?).await
     }
 
     async fn attach(&self, id: &ProcessId, from: Offset, role: Role) -> Result<Stdio, Error> {
@@ -115,12 +152,13 @@ impl Instance for SupervisorInstance {
 
     async fn close_stdin(&self, id: &ProcessId) -> Result<(), Error> {
         let path = format!("/processes/{id}/input");
-        self.link.call(Method::DELETE, &path, Bytes::new()).await
+        let closed = self.call(Method::DELETE, &path, Bytes::new()).await;
+        self.unless_ended(id, closed).await
     }
 
     async fn resize(&self, id: &ProcessId, size: TerminalSize) -> Result<(), Error> {
         let path = format!("/processes/{id}/size");
-        self.link.call(Method::PUT, &path, text(&size)?).await
+        self.call(Method::PUT, &path, text(&size)?).await
     }
 
     async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
@@ -133,7 +171,8 @@ impl Instance for SupervisorInstance {
 
     async fn signal(&self, id: &ProcessId, signal: Signal) -> Result<(), Error> {
         let path = format!("/processes/{id}/signal");
-        self.link.call(Method::POST, &path, text(&signal)?).await
+        let sent = self.call(Method::POST, &path, text(&signal)?).await;
+        self.unless_ended(id, sent).await
     }
 
     async fn processes(&self) -> Result<Vec<ProcessState>, Error> {
@@ -171,19 +210,27 @@ impl Instance for SupervisorInstance {
     }
 
     async fn set_mcp_servers(&self, servers: &[McpServer]) -> Result<(), Error> {
-        self.link
-            .call(Method::PUT, "/mcp-servers", text(&servers)?)
+        self.call(Method::PUT, "/mcp-servers", text(&servers)?)
             .await
     }
 
     async fn set_lease(&self, lease: Lease) -> Result<(), Error> {
-        self.link.call(Method::PUT, "/lease", text(&lease)?).await
+        self.call(Method::PUT, "/lease", text(&lease)?).await
     }
 
     async fn shutdown(&self, grace: Duration) -> Result<(), Error> {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let body = text(&Shutdown { grace_ms })?;
-        self.link.call(Method::POST, "/shutdown", body).await
+        match (self.call(Method::POST, "/shutdown", body).await, &self.logs) {
+            // It was ending by itself, or ended before the answer: what counts is that nothing is left.
+            (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
+                match logs.all_ended(GONE_TIME).await {
+                    Ok(true) => Ok(()),
+                    _ => Err(error),
+                }
+            }
+            (answer, _) => answer,
+        }
     }
 }
 

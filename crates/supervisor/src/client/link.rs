@@ -27,7 +27,7 @@ type Sender = http2::SendRequest<RequestBody>;
 const HELLO_TIME: Duration = Duration::from_secs(20);
 
 /// How often a request is sent anew because the connection was lost before its answer.
-const TRIES: usize = 3;
+const TRIES: usize = 10;
 
 /// The largest document that is believed to be an answer.
 const MAX_ANSWER: usize = 64 << 20;

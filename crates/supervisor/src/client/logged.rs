@@ -16,8 +16,8 @@ use groundcrew_core::{
     id::ProcessId,
     instance::{ByteStream, Instance, McpServer, Stdio},
     process::{
-        ExitStatus, Frame, FrameKind, Lease, Offset, ProcessSpec, ProcessState, Role, Signal,
-        Started, TerminalSize,
+        ExitStatus, Frame, FrameKind, Lease, Offset, ProcessPhase, ProcessSpec, ProcessState, Role,
+        Signal, Started, TerminalSize,
     },
 };
 
@@ -44,7 +44,8 @@ struct Logs {
     instance: PathBuf,
 }
 
-fn ended() -> Error {
+/// The error of a verb that an ended instance does not answer.
+pub(super) fn ended() -> Error {
     Error::new(ErrorKind::Unavailable, "the instance has ended").retryable(false)
 }
 
@@ -141,6 +142,30 @@ impl LoggedInstance {
                 instance: instance.into(),
             }),
         }
+    }
+
+    /// Whether a supervisor has the instance.
+    pub(super) async fn is_held(&self) -> Result<bool, Error> {
+        let logs = Arc::clone(&self.logs);
+        blocking(move || logs.is_held()).await
+    }
+
+    /// Whether its supervisor let go of it within that time and all its processes have ended, for all that is known.
+    pub(super) async fn all_ended(&self, patience: Duration) -> Result<bool, Error> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(1);
+        while self.is_held().await? {
+            if tokio::time::Instant::now() >= deadline {
+                return Ok(false);
+            }
+            // A lock has no event for those who do not want it.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+        let states = self.processes().await?;
+        Ok(states
+            .iter()
+            .all(|state| matches!(state.phase, ProcessPhase::Ended(_))))
     }
 
     /// Replays the output of a process.

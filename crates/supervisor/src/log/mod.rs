@@ -14,13 +14,14 @@
 //! * A log is read from its files, by the supervisor and by anybody else in the same way.
 
 mod frame;
+mod listing;
 mod reader;
 mod record;
 mod segments;
 mod writer;
 
+pub use listing::{list, status};
 pub use reader::LogReader;
-pub use record::{list, status};
 
 pub(crate) use frame::{Channel, HEADER, MAX_PAYLOAD};
 pub(crate) use record::{Record, clear, prepare};

@@ -79,7 +79,7 @@ pub(super) fn program(
     environment: &Environment,
 ) -> Result<PathBuf, Error> {
     let found = if name.as_bytes().contains(&b'/') {
-        let path = directory.join(name);
+        let path: PathBuf = directory.join(name).components().collect();
         executable(&path)?;
         path
     } else {

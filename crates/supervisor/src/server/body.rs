@@ -87,6 +87,11 @@ pub(super) fn failure(error: &Error) -> Response<ResponseBody> {
 
 /// Reads a whole body, at most `limit` bytes of it; wiped when dropped.
 pub(super) async fn read(body: Incoming, limit: usize) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let too_large =
+        || Error::new(ErrorKind::TooLarge, "the request is too large").with("limit", limit);
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     let mut body = Limited::new(body, limit);
     let mut all = Zeroizing::new(Vec::with_capacity(
         usize::try_from(body.size_hint().upper().unwrap_or(0))
@@ -96,7 +101,7 @@ pub(super) async fn read(body: Incoming, limit: usize) -> Result<Zeroizing<Vec<u
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| {
             if e.is::<http_body_util::LengthLimitError>() {
-                Error::new(ErrorKind::TooLarge, "the request is too large").with("limit", limit)
+                too_large()
             } else {
                 Error::new(ErrorKind::Unavailable, "the request broke off").with_source(e)
             }

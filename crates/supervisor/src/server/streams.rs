@@ -46,7 +46,11 @@ pub(super) fn output(
             }
             match frames.next().now_or_never() {
                 Some(Some(frame)) => next = frame,
-                Some(None) | None => break,
+                Some(None) => {
+                    control.moved();
+                    return Some((Ok(piece.freeze()), None));
+                }
+                None => break,
             }
         }
         control.moved();

@@ -1,0 +1,78 @@
+//! Ending whole trees.
+
+use std::time::Duration;
+
+use groundcrew_core::{
+    executor::Executor as _,
+    id::InstanceId,
+    process::{EndCause, Lease, Offset, Role, Signal, StdinPolicy},
+};
+
+use crate::place::{Place, collect, fresh, process, runs, shell, until};
+
+crate::tests![
+    the_lease_ends_the_whole_tree,
+    c06_shutdown_ends_the_whole_tree
+];
+
+/// A tree of which each member cut another tie; prints their pids.
+const TREE: &str = "trap '' TERM INT HUP\n\
+    echo $$\n\
+    (trap '' TERM; exec sleep 1000) &\n\
+    echo $!\n\
+    setsid sh -c 'trap \"\" TERM; echo $$; setsid sleep 1000 & echo $!; wait'\n";
+
+async fn tree(place: &Place, id: &InstanceId, lease: Lease) -> Vec<u32> {
+    let instance = place.instance(id, lease).await;
+    let mut spec = shell(TREE);
+    spec.stdin = StdinPolicy::Empty;
+    instance.start(&process("agent"), &spec).await.unwrap();
+    let stdio = instance
+        .attach(&process("agent"), Offset(0), Role::Viewer)
+        .await
+        .unwrap();
+    let lines = |bytes: &[u8]| bytes.split(|b| *b == b'\n').count() - 1;
+    let seen = collect(stdio.output, Offset(0), |seen| lines(&seen.stdout) == 4)
+        .await
+        .unwrap();
+    let pids: Vec<u32> = String::from_utf8(seen.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    assert!(
+        pids.len() == 4 && pids.iter().all(|pid| runs(*pid)),
+        "{pids:?}"
+    );
+    pids
+}
+
+async fn the_lease_ends_the_whole_tree() {
+    let (place, id) = (Place::new(), fresh());
+    // The connection of `tree` is dropped when it returns; that is when the lease starts.
+    let pids = tree(&place, &id, Lease::After(Duration::from_millis(300))).await;
+    until("the tree ended", || !pids.iter().any(|pid| runs(*pid))).await;
+    until("the supervisor ended", || {
+        place.supervisor_pid(&id).is_none()
+    })
+    .await;
+    let instance = place.executor.connect(&id).await.unwrap();
+    let status = instance.wait(&process("agent")).await.unwrap();
+    assert_eq!(status.cause, EndCause::LeaseLapsed);
+}
+
+async fn c06_shutdown_ends_the_whole_tree() {
+    let (place, id) = (Place::new(), fresh());
+    let pids = tree(&place, &id, Lease::Unlimited).await;
+    let instance = place.executor.connect(&id).await.unwrap();
+    instance.shutdown(Duration::from_millis(200)).await.unwrap();
+    assert!(
+        !pids.iter().any(|pid| runs(*pid)),
+        "it answered before all was ended"
+    );
+    let status = instance.wait(&process("agent")).await.unwrap();
+    assert_eq!(
+        (status.cause, status.signal),
+        (EndCause::Stopped, Some(Signal::KILL))
+    );
+}
