@@ -30,6 +30,11 @@ use clap::{CommandFactory as _, Parser as _};
 
 pub use program::Program;
 
+/// The example of the project's README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 use crate::{
     args::{Cli, Format, Verb},
     console::Console,

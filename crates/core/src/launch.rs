@@ -13,6 +13,7 @@ use crate::{
     executor::Isolation,
     instance::SharedInstance,
     narrator::{Narrator, StepProgress},
+    observe::{Liveness, liveness},
     plan::{INSTANCE_KEY, Plan},
     preparer::{ApplyContext, PlanContext},
     process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
@@ -74,12 +75,7 @@ impl Attempt {
         self.admit(Step::AdmitAgain).await?;
         let started = self.start(&instance).await?;
         let record = self.commit(record).await?;
-        // Only a committed run may outlive its controller for longer than a launch takes.
-        if let Err(error) = instance.set_lease(self.plan.request.lease).await {
-            self.narrator.tell(EventKind::Warning(format!(
-                "the lease could not be set: {error}"
-            )));
-        }
+        self.extend_lease(&instance, &record).await;
         Ok(Launched { record, started })
     }
 
@@ -322,6 +318,18 @@ impl Attempt {
             no_new_privileges: isolation != Isolation::Process,
             main: true,
             log_limit: DEFAULT_LOG_LIMIT,
+        }
+    }
+
+    /// Sets the run's own lease: only a committed run may outlive its controller for longer than a launch takes.
+    async fn extend_lease(&self, instance: &SharedInstance, record: &RunRecord) {
+        if let Err(error) = instance.set_lease(self.plan.request.lease).await {
+            // An agent that has ended already took its instance, and the need for a lease, with it.
+            let up = !matches!(liveness(&self.shared, record).await, Ok(Liveness::Ended(_)));
+            if up {
+                let warning = format!("the lease could not be set: {error}");
+                self.narrator.tell(EventKind::Warning(warning));
+            }
         }
     }
 
