@@ -161,6 +161,8 @@ alone! {
     async fn f037_nothing_is_started_from_the_workspace_by_its_mere_name() {
         let ground = Ground::new(BOTH[0]);
         write(&ground.path().join("tool"), b"#!/bin/sh\ntouch ran\n", 0o755);
+        // Wherever the supervisor itself stands.
+        std::env::set_current_dir(ground.path()).unwrap();
         for path in ["", ".", ":", "::/usr/bin:.", "sub/../.", "/usr/bin:"] {
             let mut spec = ground.spec(&["tool"]);
             spec.environment = EnvironmentSource::Exact(environment(&[("PATH", path)]));

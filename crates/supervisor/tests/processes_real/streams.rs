@@ -6,7 +6,10 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use groundcrew_core::{
     error::ErrorKind,
-    process::{EndCause, FrameKind, Offset, ProcessSpec, StdinPolicy, StdioKind, TerminalSize},
+    process::{
+        EndCause, FrameKind, Offset, ProcessPhase, ProcessSpec, StdinPolicy, StdioKind,
+        TerminalSize,
+    },
 };
 
 use crate::support::{BOTH, Ground, children, id, lines, order, until};
@@ -100,11 +103,14 @@ alone! {
             for n in 0..5 {
                 assert_eq!(ground.run(&format!("other-{n}"), &ground.shell("echo hi")).await.text(), "hi\n");
             }
-            ground.processes.stop(&deaf, &order(Duration::from_secs(20)), EndCause::Stopped).await.unwrap();
+            // The writer is let go although the process lives on.
+            ground.processes.close_stdin(&deaf).unwrap();
         };
         let (written, ()) = tokio::join!(write, work);
+        assert!(matches!(ground.processes.list()[0].phase, ProcessPhase::Running(_)));
         let error = written.unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, false));
+        ground.processes.stop(&deaf, &order(Duration::from_secs(20)), EndCause::Stopped).await.unwrap();
         ground.nothing_left().await;
     }
 

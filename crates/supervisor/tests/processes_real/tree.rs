@@ -102,7 +102,7 @@ alone! {
             let ground = Ground::new(policy);
             let begun = Instant::now();
             // Not only held, but filled without end.
-            let script = "(trap '' TERM; while echo noise; do :; done) & (trap '' TERM; exec sleep 1000) & echo done; exit 4";
+            let script = "(trap '' TERM; exec yes noise) & (trap '' TERM; exec yes noise) & (trap '' TERM; exec sleep 1000) & echo done; exit 4";
             let output = ground.run("agent", &ground.shell(script)).await;
             assert_eq!(output.status().code, Some(4));
             assert!(output.text().contains("done\n"));
