@@ -51,6 +51,8 @@ pub(crate) fn run(start_file: &OsStr) -> ExitCode {
     close_inherited();
     // Whoever started it gave it a directory; one that is always there is only kinder to who unmounts.
     let _stays = rustix::process::chdir("/");
+    // Executed as `/proc/self/exe`, it would else be called `exe` in lists of processes.
+    let _cosmetic = rustix::thread::set_name(c"groundcrew-sup");
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
