@@ -42,7 +42,7 @@ impl MemoryResource {
 ///
 /// * It makes its resources one after the other and passes the checkpoint `KEY-made` behind each, before it tells its identity.
 /// * Resources are made exclusively and carry the attempt's mark; a name is `PREPARER/RUN/KEY`.
-/// * A workspace that was written into is kept, with everything of the same workspace.
+/// * A tree that was written into is kept; what depends on it is not protected by this preparer, only by the engine's order.
 #[derive(Clone, Debug)]
 pub struct MemoryPreparer {
     world: MemoryWorld,
@@ -127,22 +127,18 @@ impl MemoryPreparer {
             .find(|(name, thing)| name.ends_with("/tree") && thing.workspace == workspace)
             .map(|(_, thing)| thing)
     }
+}
 
-    /// Returns what would be lost with a thing.
-    fn losses(&self, thing: &Thing) -> Vec<Finding> {
-        let written = self
-            .tree(&thing.workspace)
-            .map(|tree| tree.written)
-            .unwrap_or_default();
-        if written.is_empty() {
-            return Vec::new();
-        }
-        vec![Finding {
-            what: "untracked".to_owned(),
-            count: written.len(),
-            items: written.into_iter().take(20).collect(),
-        }]
+/// Returns what would be lost with a thing.
+fn losses(thing: &Thing) -> Vec<Finding> {
+    if thing.written.is_empty() {
+        return Vec::new();
     }
+    vec![Finding {
+        what: "untracked".to_owned(),
+        items: thing.written.iter().take(20).cloned().collect(),
+        count: thing.written.len(),
+    }]
 }
 
 #[async_trait]
@@ -255,7 +251,7 @@ impl Preparer for MemoryPreparer {
             .world
             .ground
             .thing(&record.resource)
-            .map(|thing| self.losses(&thing))
+            .map(|thing| losses(&thing))
             .unwrap_or_default();
         Ok(Assessment {
             changed: !losses.is_empty(),
@@ -279,7 +275,7 @@ impl Preparer for MemoryPreparer {
         {
             return Ok(Undone::NotOurs(format!("it is {}", thing.identity)));
         }
-        let losses = self.losses(&thing);
+        let losses = losses(&thing);
         if !losses.is_empty() && !options.force {
             return Ok(Undone::Kept(losses));
         }

@@ -1,4 +1,11 @@
 //! The engine on parts in memory: what it promises holds at every step, whatever goes wrong there.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test stops at the first surprise, and spawns what it plays with"
+)]
 
 mod death;
 mod dropping;

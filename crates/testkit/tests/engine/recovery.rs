@@ -209,7 +209,7 @@ async fn a_close_that_could_not_end_is_brought_to_its_end() {
     assert!(!report.is_clean());
     process.workspace.heal();
     let report = process.launcher.recover().await.unwrap();
-    assert_eq!(report.closed, [run.clone()], "{report:?}");
+    assert_eq!(report.closed, std::slice::from_ref(&run), "{report:?}");
     assert_eq!(machine.record(&run).await.state, RunState::Closed);
     let left = machine.world.leftovers();
     assert!(left.iter().all(|left| left.ends_with("/gift")), "{left:?}");

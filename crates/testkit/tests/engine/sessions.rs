@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use groundcrew_core::{
+    Ticket,
     error::ErrorKind,
     event::{EventKind, Step},
     id::SessionId,
@@ -26,7 +27,7 @@ async fn f151_of_64_launches_of_one_session_one_wins() {
         let tickets: Vec<_> = launches
             .map(|(process, plan)| process.launcher.launch(plan))
             .collect();
-        let results = join_all(tickets.iter().map(|ticket| ticket.wait())).await;
+        let results = join_all(tickets.iter().map(Ticket::wait)).await;
         let (won, lost): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
         assert_eq!((won.len(), lost.len()), (1, 63));
         let winner = won[0].as_ref().unwrap().record.run.clone();
@@ -42,7 +43,9 @@ async fn f151_of_64_launches_of_one_session_one_wins() {
         assert_eq!(machine.world.instances().len(), 1);
         assert_eq!(machine.world.count("create"), 1, "a loser makes nothing");
         assert!(machine.locks.held().is_empty());
-        all.iter().for_each(|process| process.lawful());
+        for process in &all {
+            process.lawful();
+        }
     }
 }
 
@@ -58,7 +61,7 @@ async fn f149_64_launches_of_64_sessions_all_succeed() {
         })
     }))
     .await;
-    let results = join_all(tickets.iter().map(|ticket| ticket.wait())).await;
+    let results = join_all(tickets.iter().map(Ticket::wait)).await;
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(machine.world.instances().len(), 64);
     process.lawful();
@@ -116,7 +119,7 @@ async fn a_launch_that_waits_for_its_session_can_be_cancelled() {
     let leading = first.ticket(request()).await;
     gate.until_reached().await;
     let waiting = second.launcher.launch(plan);
-    let patience = tokio::time::timeout(Duration::from_secs(60), waiting.wait()).await;
+    let patience = tokio::time::timeout(Duration::from_mins(1), waiting.wait()).await;
     assert!(patience.is_err(), "it waits for the session");
     let busy = second.launcher.plan(request()).await.unwrap_err();
     assert_eq!(busy.kind(), ErrorKind::SessionBusy, "a plan tells at once");

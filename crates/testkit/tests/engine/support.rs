@@ -17,7 +17,7 @@ use groundcrew_core::{
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     session_directory::{SessionDirectory, SessionState},
-    store::{RunRecord, StateStore},
+    store::{RunRecord, StateStore as _},
     undo::Due,
     workspace::WorkspaceRequest,
 };

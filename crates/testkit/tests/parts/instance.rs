@@ -209,7 +209,7 @@ async fn signals_time_limits_and_shutdown_end_with_their_cause() {
         (Some(Signal::INT), EndCause::Itself)
     );
 
-    let limit = Some(Milliseconds(Duration::from_secs(60)));
+    let limit = Some(Milliseconds(Duration::from_mins(1)));
     let spec = ProcessSpec {
         time_limit: limit,
         ..process(&["ignore-signals"])

@@ -99,14 +99,14 @@ fn a_directory_a_file_and_a_link_are_found() {
 fn a_changed_checkout_is_found() {
     let it = Fixture::new();
     it.planted(Kind::Checkout, |it| {
-        fs::write(it.repository.join("file"), "CONTENT").unwrap()
+        fs::write(it.repository.join("file"), "CONTENT").unwrap();
     });
     it.planted(Kind::Checkout, |it| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(it.repository.join("file"), mode).unwrap();
     });
     it.planted(Kind::Checkout, |it| {
-        fs::write(it.repository.join("new"), "").unwrap()
+        fs::write(it.repository.join("new"), "").unwrap();
     });
 }
 
@@ -143,14 +143,14 @@ fn a_worktree_and_its_entry_are_found() {
 fn refs_logs_and_head_are_found() {
     let it = Fixture::new();
     it.planted(Kind::Ref, |it| {
-        it.git(&["update-ref", "refs/groundcrew/base/x", "HEAD"])
+        it.git(&["update-ref", "refs/groundcrew/base/x", "HEAD"]);
     });
     it.planted(Kind::Reflog, |it| it.git(&["branch", "leak"]));
     it.planted(Kind::Ref, |it| {
-        it.git(&["commit", "-qm", "second", "--allow-empty"])
+        it.git(&["commit", "-qm", "second", "--allow-empty"]);
     });
     let head = it.planted(Kind::Ref, |it| {
-        it.git(&["symbolic-ref", "HEAD", "refs/heads/leak"])
+        it.git(&["symbolic-ref", "HEAD", "refs/heads/leak"]);
     });
     assert!(head[0].ends_with(" HEAD"));
 }
@@ -159,13 +159,13 @@ fn refs_logs_and_head_are_found() {
 fn locks_configuration_branch_settings_and_hooks_are_found() {
     let it = Fixture::new();
     it.planted(Kind::Lock, |it| {
-        fs::write(it.repository.join(".git/refs/heads/x.lock"), "").unwrap()
+        fs::write(it.repository.join(".git/refs/heads/x.lock"), "").unwrap();
     });
     it.planted(Kind::Config, |it| {
-        it.git(&["config", "core.editor", "true"])
+        it.git(&["config", "core.editor", "true"]);
     });
     let found = it.planted(Kind::BranchSetting, |it| {
-        it.git(&["config", "branch.leak.remote", "origin"])
+        it.git(&["config", "branch.leak.remote", "origin"]);
     });
     assert!(found[0].ends_with(" branch.leak.remote"));
     it.planted(Kind::Hook, |it| {
@@ -177,7 +177,7 @@ fn locks_configuration_branch_settings_and_hooks_are_found() {
         .unwrap();
     });
     it.planted(Kind::Hook, |it| {
-        fs::write(it.repository.join(".git/info/exclude"), "x\n").unwrap()
+        fs::write(it.repository.join(".git/info/exclude"), "x\n").unwrap();
     });
 }
 
