@@ -116,12 +116,27 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// Finds the entry of ours: it is locked with our reason, or names our work tree, whose path nobody else uses.
-pub(crate) fn find(common: &Path, reason: &str, tree: &Path) -> Result<Option<PathBuf>, Error> {
+///
+/// Without a reason, by the path alone.
+pub(crate) fn find(
+    common: &Path,
+    reason: Option<&str>,
+    tree: &Path,
+) -> Result<Option<PathBuf>, Error> {
+    // Git writes the path with all links resolved; the tree itself may be gone.
+    let real = tree
+        .parent()
+        .and_then(|parent| parent.canonicalize().ok())
+        .zip(tree.file_name())
+        .map(|(parent, name)| parent.join(name));
     for entry in entries(common)? {
-        let locked = read_short(&entry.join("locked"))?;
-        if locked.is_some_and(|text| text.trim_ascii_end() == reason.as_bytes())
-            || tree_of(&entry)?.is_some_and(|found| found == tree)
-        {
+        let marked = match reason {
+            Some(reason) => read_short(&entry.join("locked"))?
+                .is_some_and(|text| text.trim_ascii_end() == reason.as_bytes()),
+            None => false,
+        };
+        let place = tree_of(&entry)?;
+        if marked || place.is_some_and(|place| place == tree || Some(&place) == real.as_ref()) {
             return Ok(Some(entry));
         }
     }

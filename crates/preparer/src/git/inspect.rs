@@ -41,8 +41,8 @@ pub(crate) struct Entry {
 pub(crate) struct Subject<'a> {
     /// The repository, opened at its common directory.
     pub(crate) repository: &'a Repository,
-    /// The entry of the work tree in the repository.
-    pub(crate) entry: &'a Path,
+    /// The entry of the work tree in the repository, if there is one.
+    pub(crate) entry: Option<&'a Path>,
     /// The work tree, open.
     pub(crate) tree: &'a OwnedFd,
     /// Its path, for what libgit2 has to compare.
@@ -113,9 +113,10 @@ impl Differences {
 pub(crate) fn differences(subject: &Subject<'_>) -> Result<Differences, Error> {
     let head = entries_of(subject.head)?;
     let mut found = Differences::default();
-    found.index = match read_index(&subject.entry.join("index")) {
-        Ok(index) => index,
-        Err(error) => {
+    found.index = match subject.entry.map(|entry| read_index(&entry.join("index"))) {
+        None => None,
+        Some(Ok(index)) => index,
+        Some(Err(error)) => {
             found.unreadable.push(error.to_string());
             None
         }

@@ -393,7 +393,7 @@ fn save(
 /// Removes the entry of the worktree from the repository.
 fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
     let _lock = shared.locks.lock_blocking(resource.common_id)?;
-    match admin::find(&resource.common, &resource.reason(), &resource.tree)? {
+    match admin::find(&resource.common, Some(&resource.reason()), &resource.tree)? {
         Some(entry) => admin::remove(&resource.common, &entry),
         None => Ok(()),
     }

@@ -83,6 +83,8 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) {
 pub(crate) struct Recorder {
     pub(crate) fail_at: Option<&'static str>,
     pub(crate) cancel_at: Option<(&'static str, CancelToken)>,
+    /// Makes the branch `wanted` in that repository at that checkpoint.
+    pub(crate) run_at: Option<(&'static str, PathBuf)>,
     pub(crate) identities: Mutex<BTreeMap<String, Identity>>,
     pub(crate) passed: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
@@ -107,6 +109,11 @@ impl Effects for Recorder {
             && *at == name
         {
             token.cancel();
+        }
+        if let Some((at, repository)) = &self.run_at
+            && *at == name
+        {
+            git(repository, &["branch", "wanted"]);
         }
         if self.fail_at == Some(name) {
             return Err(Error::new(ErrorKind::Unexpected, "injected"));

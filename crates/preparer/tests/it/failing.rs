@@ -204,6 +204,52 @@ async fn f071_success_without_a_result_is_an_error() {
 }
 
 #[tokio::test]
+async fn f071_an_index_without_files_is_an_error_and_leaves_nothing() {
+    let mut fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    wrapper(
+        &mut fixture,
+        "read-tree",
+        "git \"$@\"; for a in \"$@\"; do case $a in --work-tree=*) rm \"${a#--work-tree=}/f\";; esac; done; exit 0",
+    );
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let launch = fixture.launch_with(&request, Recorder::default()).await;
+    let error = launch.result.as_ref().unwrap_err();
+    assert!(
+        groundcrew_core::error::Chain(error)
+            .to_string()
+            .contains("f is missing")
+    );
+    assert_undone(&fixture, &launch, "no files").await;
+    assert_eq!(fixture.fingerprint(), before);
+}
+
+/// Kills git at many moments of its work, wherever that is.
+#[tokio::test]
+async fn f067_git_killed_at_any_moment_leaves_nothing() {
+    for subcommand in ["update-ref", "add", "read-tree"] {
+        for delay in 0..12 {
+            let mut fixture = Fixture::new();
+            let before = fixture.fingerprint();
+            wrapper(
+                &mut fixture,
+                subcommand,
+                &format!(
+                    "exec 3<&0; git \"$@\" <&3 & p=$!; sleep 0.{:04}; kill -9 $p; wait $p; exit 1",
+                    delay * 4
+                ),
+            );
+            let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+            let launch = fixture.launch_with(&request, Recorder::default()).await;
+            assert!(launch.result.is_err());
+            let what = format!("{subcommand} after {delay}");
+            assert_undone(&fixture, &launch, &what).await;
+            assert_eq!(fixture.fingerprint(), before, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn c22_the_words_of_git_are_in_the_error_and_a_retry_is_free() {
     let mut fixture = Fixture::new();
     wrapper(

@@ -597,3 +597,53 @@ async fn repositories_that_cannot_be_read_are_told_why() {
     let error = fixture.plan_spec(fixture.spec()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
 }
+
+#[tokio::test]
+async fn a_state_directory_behind_a_link_and_others_locked_worktrees_confuse_nobody() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path().join("real")).unwrap();
+    std::os::unix::fs::symlink(fixture.path().join("real"), fixture.home()).unwrap();
+    // A lock without a reason is an empty file.
+    let foreign = fixture.path().join("foreign");
+    let foreign = foreign.to_str().unwrap();
+    git(
+        &fixture.repository,
+        &["worktree", "add", "-q", "--lock", "-b", "z", foreign],
+    );
+    let before = fixture.fingerprint();
+    let launch = fixture.launch().await;
+    write(launch.tree().join("x"), "x\n");
+    let preparer = fixture.preparer();
+    preparer.reopen(launch.workspace()).await.unwrap();
+    assert!(preparer.report(launch.workspace()).await.unwrap().dirty);
+    fs::remove_file(launch.tree().join("x")).unwrap();
+    let undone = fixture.undo(&launch, REMOVE).await;
+    assert!(
+        undone.values().all(|undone| *undone == Undone::REMOVED),
+        "{undone:?}"
+    );
+    assert!(preparer.reopen(launch.workspace()).await.is_err());
+    assert_eq!(fixture.fingerprint(), before);
+}
+
+#[tokio::test]
+async fn f086_a_branch_made_between_plan_and_apply_is_not_touched() {
+    let fixture = Fixture::new();
+    let mut spec = fixture.spec();
+    spec.branch = Some("wanted".to_owned());
+    let request = request(WorkspaceRequest::Worktree(spec));
+    let recorder = Recorder {
+        run_at: Some(("directory-made", fixture.repository.clone())),
+        ..Recorder::default()
+    };
+    let launch = fixture.launch_with(&request, recorder).await;
+    let error = launch.result.as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error:?}");
+    let undone = fixture.undo(&launch, FAILURE).await;
+    assert!(matches!(undone["branch"], Undone::NotOurs(_)), "{undone:?}");
+    git(
+        &fixture.repository,
+        &["rev-parse", "--verify", "-q", "wanted"],
+    );
+    fixture.assert_home_is_empty();
+}
