@@ -393,10 +393,11 @@ fn save(
 /// Removes the entry of the worktree from the repository.
 fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
     let _lock = shared.locks.lock_blocking(resource.common_id)?;
-    match admin::find(&resource.common, Some(&resource.reason()), &resource.tree)? {
-        Some(entry) => admin::remove(&resource.common, &entry),
-        None => Ok(()),
+    let (reason, tree) = (resource.reason(), &resource.tree);
+    if let Some(entry) = admin::find(&resource.common, Some(&reason), tree)? {
+        admin::remove(&resource.common, &entry)?;
     }
+    admin::sweep(&resource.common)
 }
 
 fn undo_branch(

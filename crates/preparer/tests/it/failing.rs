@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -267,39 +268,57 @@ async fn c22_the_words_of_git_are_in_the_error_and_a_retry_is_free() {
     }
 }
 
+/// The entry of a worktree in the repository; git names it after the tree.
+fn entry(fixture: &Fixture, launch: &Launch) -> PathBuf {
+    fixture
+        .repository
+        .join(".git/worktrees")
+        .join(launch.tree().file_name().unwrap())
+}
+
 /// What a killed git leaves, as measured: each is undone completely.
 #[tokio::test]
 async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
     type Wreck = fn(&Fixture, &Launch);
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let entry = |fixture: &Fixture| fixture.repository.join(".git/worktrees/app");
-    assert!(!entry(&fixture).exists());
-    let added: [(&str, Wreck); 8] = [
-        ("locked initializing", |f, _| {
-            fs::write(
-                f.repository.join(".git/worktrees/app/locked"),
-                "initializing",
-            )
-            .unwrap();
-        }),
-        ("empty commondir", |f, _| {
-            fs::write(f.repository.join(".git/worktrees/app/commondir"), "").unwrap();
-        }),
-        ("empty HEAD", |f, _| {
-            fs::write(f.repository.join(".git/worktrees/app/HEAD"), "").unwrap();
-        }),
-        ("no HEAD", |f, _| {
-            fs::remove_file(f.repository.join(".git/worktrees/app/HEAD")).unwrap();
-        }),
-        ("only a gitdir", |f, _| {
-            for file in ["HEAD", "commondir", "locked"] {
-                fs::remove_file(f.repository.join(".git/worktrees/app").join(file)).unwrap();
+    let added: [(&str, Wreck); 11] = [
+        ("nothing written yet", |f, launch| {
+            for file in fs::read_dir(entry(f, launch)).unwrap() {
+                let path = file.unwrap().path();
+                if path.is_dir() {
+                    fs::remove_dir_all(path).unwrap();
+                } else {
+                    fs::remove_file(path).unwrap();
+                }
             }
         }),
-        ("locks", |f, _| {
+        ("HEAD of nothing", |f, launch| {
+            fs::write(entry(f, launch).join("HEAD"), "0".repeat(40)).unwrap();
+        }),
+        ("no entry, the tree not cleared", |f, launch| {
+            fs::remove_dir_all(entry(f, launch)).unwrap();
+        }),
+        ("locked initializing", |f, launch| {
+            fs::write(entry(f, launch).join("locked"), "initializing").unwrap();
+        }),
+        ("empty commondir", |f, launch| {
+            fs::write(entry(f, launch).join("commondir"), "").unwrap();
+        }),
+        ("empty HEAD", |f, launch| {
+            fs::write(entry(f, launch).join("HEAD"), "").unwrap();
+        }),
+        ("no HEAD", |f, launch| {
+            fs::remove_file(entry(f, launch).join("HEAD")).unwrap();
+        }),
+        ("only a gitdir", |f, launch| {
+            for file in ["HEAD", "commondir", "locked"] {
+                fs::remove_file(entry(f, launch).join(file)).unwrap();
+            }
+        }),
+        ("locks", |f, launch| {
             for file in ["index.lock", "HEAD.lock"] {
-                fs::write(f.repository.join(".git/worktrees/app").join(file), "").unwrap();
+                fs::write(entry(f, launch).join(file), "").unwrap();
             }
         }),
         ("no tree", |_, launch| {
@@ -308,7 +327,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
         ("half a checkout", |f, launch| {
             fs::write(launch.tree().join("f"), "on").unwrap();
             fs::create_dir_all(launch.tree().join("sub/dir")).unwrap();
-            fs::write(f.repository.join(".git/worktrees/app/index.lock"), "").unwrap();
+            fs::write(entry(f, launch).join("index.lock"), "").unwrap();
         }),
     ];
     let request = request(WorkspaceRequest::Worktree(fixture.spec()));
@@ -318,7 +337,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
             ..Recorder::default()
         };
         let launch = fixture.launch_with(&request, recorder).await;
-        assert!(entry(&fixture).is_dir());
+        assert!(entry(&fixture, &launch).is_dir());
         wreck(&fixture, &launch);
         assert_undone(&fixture, &launch, what).await;
         assert_eq!(fixture.fingerprint(), before, "{what}");
@@ -433,4 +452,89 @@ async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
     }
     assert_eq!(fixture.fingerprint(), before);
     fixture.assert_home_is_empty();
+}
+
+/// Ends or fails git at the n-th of its system calls that change something, for every n until it comes through.
+async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
+    for point in (1..400).step_by(step) {
+        let mut fixture = Fixture::new();
+        let before = fixture.fingerprint();
+        wrapper(
+            &mut fixture,
+            subcommand,
+            &format!(
+                "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} {program} \"$@\""
+            ),
+        );
+        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let launch = fixture.launch_with(&request, Recorder::default()).await;
+        if launch.result.is_ok() {
+            assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
+        }
+        let what = format!("{program} {subcommand} {fault} {point}");
+        assert_undone(&fixture, &launch, &what).await;
+        assert_eq!(fixture.fingerprint(), before, "{what}");
+        if launch.result.is_ok() && fault.contains("SIGKILL") {
+            assert!(point > 10, "{what}: nothing was injected");
+            return;
+        }
+        if point > 60 {
+            return;
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tool of the machine that injects faults"
+)]
+fn can_trace() -> bool {
+    let able = std::process::Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !able {
+        eprintln!("skipped: this machine has no strace, or may not use it");
+    }
+    able
+}
+
+fn programs() -> Vec<&'static str> {
+    ["/usr/local/bin/git", "/usr/bin/git"]
+        .into_iter()
+        .filter(|program| std::path::Path::new(program).exists())
+        .collect()
+}
+
+#[tokio::test]
+async fn f067_git_killed_at_any_system_call_leaves_nothing() {
+    if !can_trace() {
+        return;
+    }
+    let fault = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
+    for program in programs() {
+        for subcommand in ["update-ref", "add", "read-tree"] {
+            sweep(program, subcommand, fault, 1).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f046_f048_f070_git_that_meets_an_error_anywhere_leaves_nothing() {
+    if !can_trace() {
+        return;
+    }
+    for program in programs() {
+        for subcommand in ["update-ref", "add", "read-tree"] {
+            sweep(program, subcommand, "write:error=ENOSPC", 1).await;
+            sweep(program, subcommand, "openat:error=EMFILE", 1).await;
+            sweep(
+                program,
+                subcommand,
+                "rename,mkdir,link,unlink,rmdir:error=EROFS",
+                1,
+            )
+            .await;
+        }
+    }
 }

@@ -606,7 +606,12 @@ async fn f052_a_directory_whose_parent_became_a_link_is_left() {
         .undo(&launch.record("worktree"), FORCE)
         .await
         .unwrap();
-    assert!(away.join("app/f").is_file(), "{undone:?}");
+    assert!(
+        away.join(launch.tree().file_name().unwrap())
+            .join("f")
+            .is_file(),
+        "{undone:?}"
+    );
 }
 
 #[tokio::test]
