@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -322,6 +323,17 @@ impl Fixture {
         files
     }
 
+    /// Panics if the repository is not as it was, with the names of what differs.
+    pub(crate) fn assert_same(&self, before: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+        let after = self.fingerprint();
+        let differing: Vec<_> = before
+            .keys()
+            .chain(after.keys())
+            .filter(|path| before.get(*path) != after.get(*path))
+            .collect();
+        assert!(differing.is_empty(), "{what}: {differing:?}");
+    }
+
     /// Panics if anything of a launch is left in the state directory, lock files aside.
     pub(crate) fn assert_home_is_empty(&self) {
         for name in ["worktrees", "trash"] {
@@ -417,4 +429,30 @@ pub(crate) fn kept(undone: &Undone) -> &[Finding] {
         Undone::Kept(findings) => findings,
         other => panic!("not kept: {other:?}"),
     }
+}
+
+/// Undoes a failed launch, and panics if anything of it is left.
+pub(crate) async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
+    let undone = fixture.undo(launch, FAILURE).await;
+    for (key, undone) in &undone {
+        let clean = matches!(
+            undone,
+            Undone::Removed { snapshot: None } | Undone::AlreadyGone
+        );
+        assert!(clean, "{what}: {key}: {undone:?}");
+    }
+    fixture.assert_home_is_empty();
+}
+
+/// Makes a git program that does something else for one subcommand.
+pub(crate) fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
+    let script = fixture.path().join("bin/git");
+    write(
+        &script,
+        &format!(
+            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\nfor a in \"$@\"; do\n  if [ \"$a\" = {subcommand} ]; then\n{instead}\n  fi\ndone\nexec git \"$@\"\n"
+        ),
+    );
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.git = GitProgram::Path(script);
 }

@@ -3,19 +3,16 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use crate::common::*;
 use groundcrew_core::{
     cancel::CancelToken, error::ErrorKind, preparer::Preparer as _, undo::Undone,
     workspace::WorkspaceRequest,
 };
-use groundcrew_preparer::GitProgram;
-
-use crate::common::*;
 
 const CHECKPOINTS: [&str; 4] = [
     "directory-made",
@@ -23,18 +20,6 @@ const CHECKPOINTS: [&str; 4] = [
     "worktree-added",
     "checked-out",
 ];
-
-async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
-    let undone = fixture.undo(launch, FAILURE).await;
-    for (key, undone) in &undone {
-        let clean = matches!(
-            undone,
-            Undone::Removed { snapshot: None } | Undone::AlreadyGone
-        );
-        assert!(clean, "{what}: {key}: {undone:?}");
-    }
-    fixture.assert_home_is_empty();
-}
 
 #[tokio::test]
 async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
@@ -50,7 +35,7 @@ async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
         assert!(launch.result.is_err());
         assert_eq!(launch.passed.last().map(String::as_str), Some(at));
         assert_undone(&fixture, &launch, at).await;
-        assert_eq!(fixture.fingerprint(), before, "{at}");
+        fixture.assert_same(&before, at);
     }
 }
 
@@ -70,7 +55,7 @@ async fn f067_a_launch_that_dies_before_an_identity_is_stored_leaves_nothing() {
     let mut launch = fixture.launch().await;
     launch.identities.clear();
     assert_undone(&fixture, &launch, "lost").await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 #[tokio::test]
@@ -90,21 +75,8 @@ async fn a_cancelled_launch_leaves_nothing() {
             "{at}"
         );
         assert_undone(&fixture, &launch, at).await;
-        assert_eq!(fixture.fingerprint(), before, "{at}");
+        fixture.assert_same(&before, at);
     }
-}
-
-/// Makes a git program that does something else for one subcommand.
-fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
-    let script = fixture.path().join("bin/git");
-    write(
-        &script,
-        &format!(
-            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\nfor a in \"$@\"; do\n  if [ \"$a\" = {subcommand} ]; then\n{instead}\n  fi\ndone\nexec git \"$@\"\n"
-        ),
-    );
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    fixture.git = GitProgram::Path(script);
 }
 
 #[tokio::test]
@@ -141,7 +113,7 @@ async fn f072_f097_cancelling_ends_git_and_all_its_children() {
     );
     assert_dead(fs::read_to_string(&pids).unwrap().trim()).await;
     assert_undone(&fixture, &launch, "cancelled").await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 /// Waits until a process is gone, or a zombie that nobody has waited for.
@@ -186,7 +158,7 @@ async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
     assert!(early.is_err(), "the undo did not wait");
     fs::write(&go, "").unwrap();
     undo.await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 #[tokio::test]
@@ -200,7 +172,7 @@ async fn f071_success_without_a_result_is_an_error() {
         let error = launch.result.as_ref().unwrap_err();
         assert!(error.message().contains(message), "{error:?}");
         assert_undone(&fixture, &launch, subcommand).await;
-        assert_eq!(fixture.fingerprint(), before);
+        fixture.assert_same(&before, "repository");
     }
 }
 
@@ -222,7 +194,7 @@ async fn f071_an_index_without_files_is_an_error_and_leaves_nothing() {
             .contains("f is missing")
     );
     assert_undone(&fixture, &launch, "no files").await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 /// Kills git at many moments of its work, wherever that is.
@@ -245,7 +217,7 @@ async fn f067_git_killed_at_any_moment_leaves_nothing() {
             assert!(launch.result.is_err());
             let what = format!("{subcommand} after {delay}");
             assert_undone(&fixture, &launch, &what).await;
-            assert_eq!(fixture.fingerprint(), before, "{what}");
+            fixture.assert_same(&before, &what);
         }
     }
 }
@@ -340,7 +312,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
         assert!(entry(&fixture, &launch).is_dir());
         wreck(&fixture, &launch);
         assert_undone(&fixture, &launch, what).await;
-        assert_eq!(fixture.fingerprint(), before, "{what}");
+        fixture.assert_same(&before, what);
         git(&fixture.repository, &["worktree", "list"]);
     }
     // A branch that was not finished: its log and lock alone, or a lock beside it.
@@ -365,7 +337,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
             let _gone = fs::remove_file(format!("{}.lock", file.display()));
         }
         assert_undone(&fixture, &launch, "branch").await;
-        assert_eq!(fixture.fingerprint(), before, "keep: {keep}");
+        fixture.assert_same(&before, "branch");
     }
 }
 
@@ -450,91 +422,6 @@ async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
             "{undone:?}"
         );
     }
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
     fixture.assert_home_is_empty();
-}
-
-/// Ends or fails git at the n-th of its system calls that change something, for every n until it comes through.
-async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
-    for point in (1..400).step_by(step) {
-        let mut fixture = Fixture::new();
-        let before = fixture.fingerprint();
-        wrapper(
-            &mut fixture,
-            subcommand,
-            &format!(
-                "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} {program} \"$@\""
-            ),
-        );
-        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
-        let launch = fixture.launch_with(&request, Recorder::default()).await;
-        if launch.result.is_ok() {
-            assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
-        }
-        let what = format!("{program} {subcommand} {fault} {point}");
-        assert_undone(&fixture, &launch, &what).await;
-        assert_eq!(fixture.fingerprint(), before, "{what}");
-        if launch.result.is_ok() && fault.contains("SIGKILL") {
-            assert!(point > 10, "{what}: nothing was injected");
-            return;
-        }
-        if point > 60 {
-            return;
-        }
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a tool of the machine that injects faults"
-)]
-fn can_trace() -> bool {
-    let able = std::process::Command::new("strace")
-        .args(["-o", "/dev/null", "true"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !able {
-        eprintln!("skipped: this machine has no strace, or may not use it");
-    }
-    able
-}
-
-fn programs() -> Vec<&'static str> {
-    ["/usr/local/bin/git", "/usr/bin/git"]
-        .into_iter()
-        .filter(|program| std::path::Path::new(program).exists())
-        .collect()
-}
-
-#[tokio::test]
-async fn f067_git_killed_at_any_system_call_leaves_nothing() {
-    if !can_trace() {
-        return;
-    }
-    let fault = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
-    for program in programs() {
-        for subcommand in ["update-ref", "add", "read-tree"] {
-            sweep(program, subcommand, fault, 1).await;
-        }
-    }
-}
-
-#[tokio::test]
-async fn f046_f048_f070_git_that_meets_an_error_anywhere_leaves_nothing() {
-    if !can_trace() {
-        return;
-    }
-    for program in programs() {
-        for subcommand in ["update-ref", "add", "read-tree"] {
-            sweep(program, subcommand, "write:error=ENOSPC", 1).await;
-            sweep(program, subcommand, "openat:error=EMFILE", 1).await;
-            sweep(
-                program,
-                subcommand,
-                "rename,mkdir,link,unlink,rmdir:error=EROFS",
-                1,
-            )
-            .await;
-        }
-    }
 }
