@@ -143,7 +143,7 @@ async fn c02_commits_are_lost_with_the_branch_and_not_without() {
     git(launch.tree(), &["commit", "-qm", "work"]);
     let losses = fixture.losses(&launch, REMOVE).await;
     assert!(one(&losses, "commits")[0].ends_with(" work"), "{losses:?}");
-    assert!(fixture.losses(&launch, CLOSE).await.is_empty());
+    assert_eq!(fixture.losses(&launch, CLOSE).await, []);
     let report = fixture.preparer().report(launch.workspace()).await.unwrap();
     assert_eq!((report.commit_count, report.dirty), (1, false));
     assert_eq!(report.commits[0].subject, "work");
@@ -219,7 +219,7 @@ async fn c02_commits_outside_the_branch_are_found() {
             "second try",
         ],
     );
-    assert!(fixture.losses(&launch, CLOSE).await.is_empty());
+    assert_eq!(fixture.losses(&launch, CLOSE).await, []);
     assert_eq!(
         one(&fixture.losses(&launch, REMOVE).await, "commits").len(),
         2
@@ -254,7 +254,7 @@ async fn unfinished_operations_nested_repositories_and_processes_are_found() {
     assert!(one(&losses, "process")[0].starts_with(&format!("{} ", sleeper.id())));
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    assert!(fixture.losses(&launch, CLOSE).await.is_empty());
+    assert_eq!(fixture.losses(&launch, CLOSE).await, []);
 }
 
 #[expect(
@@ -317,7 +317,7 @@ async fn files_that_git_converts_are_compared_as_git_does() {
     let launch = fixture.launch().await;
     let file = launch.tree().join("a.txt");
     assert_eq!(fs::read_to_string(&file).unwrap(), "one\r\ntwo\r\n");
-    assert!(fixture.losses(&launch, REMOVE).await.is_empty());
+    assert_eq!(fixture.losses(&launch, REMOVE).await, []);
     write(&file, "one\r\nTWO\r\n");
     assert_eq!(
         one(&fixture.losses(&launch, REMOVE).await, "modified"),
@@ -334,7 +334,7 @@ async fn a_sparse_checkout_is_no_change() {
     );
     let launch = fixture.launch().await;
     assert!(!launch.tree().join("sub").exists());
-    assert!(fixture.losses(&launch, REMOVE).await.is_empty());
+    assert_eq!(fixture.losses(&launch, REMOVE).await, []);
     fixture.undo(&launch, REMOVE).await;
     fixture.assert_home_is_empty();
 }

@@ -1,6 +1,11 @@
 //! Whose a thing is: what was swapped, moved, deleted or made by others.
 
-use std::{fs, os::unix::fs::symlink, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    time::Duration,
+};
 
 use groundcrew_core::{preparer::Preparer as _, undo::Undone, workspace::WorkspaceRequest};
 
@@ -194,4 +199,36 @@ async fn c30_a_filled_submodule_is_kept() {
         undone.values().all(|undone| *undone == Undone::REMOVED),
         "{undone:?}"
     );
+}
+
+#[tokio::test]
+async fn f057_names_are_bytes_everywhere() {
+    let mut fixture = Fixture::new();
+    let place = fixture.path().join(OsStr::from_bytes(b"re po\xff"));
+    fs::rename(&fixture.repository, &place).unwrap();
+    fixture.repository = place;
+    let odd = OsStr::from_bytes(b"d\xff\nx/-f \xfe");
+    write(fixture.repository.join(odd), "tracked\n");
+    git(&fixture.repository, &["add", "."]);
+    git(&fixture.repository, &["commit", "-qm", "odd"]);
+    let launch = fixture.launch().await;
+    assert!(fixture.losses(&launch, REMOVE).await.is_empty());
+    write(launch.tree().join(odd), "changed\n");
+    let new = OsStr::from_bytes(b"d\xff\nx/new\xfe");
+    write(launch.tree().join(new), "untracked\n");
+    assert_eq!(
+        kinds(&fixture.losses(&launch, REMOVE).await),
+        ["modified", "untracked"]
+    );
+    let undone = fixture.undo(&launch, FORCE).await;
+    let Undone::Removed {
+        snapshot: Some(name),
+    } = &undone["worktree"]
+    else {
+        panic!("{undone:?}");
+    };
+    let mut object = OsString::from(format!("{name}:"));
+    object.push(new);
+    let text = git(&fixture.repository, &[OsStr::new("show"), &object]);
+    assert_eq!(text, "untracked");
 }
