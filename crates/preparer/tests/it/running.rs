@@ -310,7 +310,7 @@ async fn a_state_directory_behind_a_link_and_others_locked_worktrees_confuse_nob
     let launch = fixture.launch().await;
     write(launch.tree().join("x"), "x\n");
     let preparer = fixture.preparer();
-    preparer.reopen(launch.workspace()).await.unwrap();
+    reopen(&preparer, launch.workspace()).await.unwrap();
     assert!(preparer.report(launch.workspace()).await.unwrap().dirty);
     fs::remove_file(launch.tree().join("x")).unwrap();
     let undone = fixture.undo(&launch, REMOVE).await;
@@ -318,7 +318,7 @@ async fn a_state_directory_behind_a_link_and_others_locked_worktrees_confuse_nob
         undone.values().all(|undone| *undone == Undone::REMOVED),
         "{undone:?}"
     );
-    assert!(preparer.reopen(launch.workspace()).await.is_err());
+    assert!(reopen(&preparer, launch.workspace()).await.is_err());
     fixture.assert_same(&before, "repository");
 }
 
