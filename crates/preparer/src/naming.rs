@@ -28,22 +28,28 @@ pub(crate) fn slug(words: &str) -> String {
     }
 }
 
-/// Names the branch of a run.
-pub(crate) fn default_branch(title: Option<&str>, run: &str) -> String {
-    let suffix: String = run
-        .chars()
+/// Returns the beginning of a run's id, for names that people read.
+fn suffix(run: &str) -> String {
+    run.chars()
         .filter(char::is_ascii_alphanumeric)
         .take(6)
-        .collect();
+        .collect::<String>()
+        .to_ascii_lowercase()
+}
+
+/// Names the branch of a run.
+pub(crate) fn default_branch(title: Option<&str>, run: &str) -> String {
     format!(
         "groundcrew/{}-{}",
         slug(title.unwrap_or_default()),
-        suffix.to_ascii_lowercase()
+        suffix(run)
     )
 }
 
-/// Names the directory of a work tree after the repository's directory; tools show it as the project's name.
-pub(crate) fn tree_directory(repository: &str) -> String {
+/// Names the directory of a work tree after the repository's directory, since tools show it as the project's name, and the run.
+///
+/// Git names its entry of the worktree after it: so even one that a killed git left empty can be told to be ours.
+pub(crate) fn tree_directory(repository: &str, run: &str) -> String {
     let name: String = repository
         .strip_suffix(".git")
         .unwrap_or(repository)
@@ -58,11 +64,8 @@ pub(crate) fn tree_directory(repository: &str) -> String {
         .take(64)
         .collect();
     let name = name.trim_matches(['.', '-']);
-    if name.is_empty() {
-        "repository".to_owned()
-    } else {
-        name.to_owned()
-    }
+    let name = if name.is_empty() { "repository" } else { name };
+    format!("{name}-{}", suffix(run))
 }
 
 /// Checks the name that a person gave to a branch.
@@ -122,7 +125,7 @@ mod tests {
             let branch = default_branch(Some(title), "abcdefghij");
             assert!(check_branch(&branch).is_ok(), "{branch}");
             assert!(branch.ends_with("-abcdef"), "{branch}");
-            assert!(!tree_directory(title).contains('/'));
+            assert!(!tree_directory(title, "abcdefghij").contains('/'));
         }
         assert_eq!(slug("Fix the Tests!"), "fix-the-tests");
         assert_eq!(default_branch(None, "a.b"), "groundcrew/run-ab");

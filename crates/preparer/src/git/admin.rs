@@ -10,6 +10,7 @@ use std::{
 };
 
 use groundcrew_core::error::{Error, ErrorKind};
+use rustix::io::Errno;
 
 use crate::files::{beneath, removal};
 
@@ -97,7 +98,10 @@ pub(crate) fn tree_of(entry: &Path) -> Result<Option<PathBuf>, Error> {
     } else {
         link
     };
-    Ok(link.parent().map(Path::to_owned))
+    Ok(link
+        .parent()
+        .filter(|parent| parent.is_absolute())
+        .map(Path::to_owned))
 }
 
 /// Removes `.` and `..` from a path by its words alone.
@@ -116,12 +120,32 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// Finds the entry of ours: it is locked with our reason, or names our work tree, whose path nobody else uses.
-pub(crate) fn find(common: &Path, reason: &str, tree: &Path) -> Result<Option<PathBuf>, Error> {
+///
+/// Without a reason, by the path alone.
+pub(crate) fn find(
+    common: &Path,
+    reason: Option<&str>,
+    tree: &Path,
+) -> Result<Option<PathBuf>, Error> {
+    // Git writes the path with all links resolved; the tree itself may be gone.
+    let real = tree
+        .parent()
+        .and_then(|parent| parent.canonicalize().ok())
+        .zip(tree.file_name())
+        .map(|(parent, name)| parent.join(name));
     for entry in entries(common)? {
-        let locked = read_short(&entry.join("locked"))?;
-        if locked.is_some_and(|text| text.trim_ascii_end() == reason.as_bytes())
-            || tree_of(&entry)?.is_some_and(|found| found == tree)
-        {
+        let place = tree_of(&entry)?;
+        let ours = match reason {
+            Some(reason) => {
+                // A killed git may not have come to write anything: then its name has to do, which holds the run's id.
+                let unwritten = place.is_none() && entry.file_name() == tree.file_name();
+                unwritten
+                    || read_short(&entry.join("locked"))?
+                        .is_some_and(|text| text.trim_ascii_end() == reason.as_bytes())
+            }
+            None => false,
+        };
+        if ours || place.is_some_and(|place| place == tree || Some(&place) == real.as_ref()) {
             return Ok(Some(entry));
         }
     }
@@ -190,7 +214,7 @@ fn holds(git_dir: &Path, name: &str) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Removes one entry, and the directory of entries if it was the last; the caller holds the lock of the repository.
+/// Removes one entry; the caller holds the lock of the repository.
 pub(crate) fn remove(common: &Path, entry: &Path) -> Result<(), Error> {
     let directory = common.join("worktrees");
     let name = entry
@@ -210,13 +234,15 @@ pub(crate) fn remove(common: &Path, entry: &Path) -> Result<(), Error> {
         )
         .with("path", directory.display())
     })?;
-    removal::remove(&parent, name, entry)?;
+    removal::remove(&parent, name, entry)
+}
+
+/// Removes the directory of entries if it is empty; the caller holds the lock of the repository.
+pub(crate) fn sweep(common: &Path) -> Result<(), Error> {
+    let directory = common.join("worktrees");
     match rustix::fs::rmdir(&directory) {
         // Others are left in it, or it is gone.
-        Ok(())
-        | Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST | rustix::io::Errno::NOENT) => {
-            Ok(())
-        }
+        Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => Ok(()),
         Err(errno) => Err(
             Error::io("failed to delete an empty directory", errno.into())
                 .with("path", directory.display()),

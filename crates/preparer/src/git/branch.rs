@@ -2,7 +2,7 @@
 //!
 //! It deletes a branch only if the launch made it and its commits survive elsewhere, in one transaction over both refs.
 
-use std::{ffi::OsStr, os::fd::OwnedFd, path::Path};
+use std::{error::Error as _, ffi::OsStr, os::fd::OwnedFd, path::Path};
 
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::{
@@ -94,6 +94,20 @@ impl Branch<'_> {
         )
         .await
         .map(drop)
+        .map_err(|error| {
+            let taken = error
+                .source()
+                .is_some_and(|words| words.to_string().contains("already exists"));
+            if taken {
+                Error::new(
+                    ErrorKind::AlreadyExists,
+                    "the branch was made by another meanwhile",
+                )
+                .with_source(error)
+            } else {
+                error
+            }
+        })
         .map_err(|error| error.with("branch", self.name))
     }
 

@@ -135,7 +135,8 @@ pub(crate) struct OwnCommits {
 /// `Corrupt` when its `HEAD` cannot be understood.
 pub(crate) fn own(repository: &Repository, entry: &Path) -> Result<OwnCommits, Error> {
     let head = match admin::read_head(entry)? {
-        Some(Head::Detached(id)) => Some(id),
+        // Git begins with a name of nothing, which a killed one leaves.
+        Some(Head::Detached(id)) => Some(id).filter(|id| !id.is_zero()),
         // A branch that does not exist yet holds nothing.
         Some(Head::Branch(name)) => repository
             .find_reference(&name)

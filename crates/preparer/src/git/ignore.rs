@@ -2,10 +2,13 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
-use git2::{ObjectType, Repository, Tree, TreeWalkMode, TreeWalkResult};
+use git2::{Repository, Tree};
 use groundcrew_core::error::Error;
 
-use super::repository::{git_error, open_common};
+use super::{
+    repository::{git_error, open_common},
+    tree,
+};
 
 /// The rules: those of every `.gitignore` of a commit, of `info/exclude` and of the user.
 pub(crate) struct BaseRules {
@@ -26,23 +29,19 @@ impl BaseRules {
         repository.set_config(config).map_err(failed)?;
         repository.clear_ignore_rules().map_err(failed)?;
         let mut rules = Vec::new();
-        let mut broken = None;
-        tree.walk(TreeWalkMode::PreOrder, |directory, entry| {
-            if entry.kind() == Some(ObjectType::Blob) && entry.name_bytes() == b".gitignore" {
-                match repository.find_blob(entry.id()) {
-                    Ok(blob) => rules.push((directory.to_owned(), blob.content().to_vec())),
-                    Err(error) => {
-                        broken = Some(error);
-                        return TreeWalkResult::Abort;
-                    }
-                }
+        for file in tree::files(&repository, tree)? {
+            let Some(directory) = file.name.strip_suffix(b".gitignore") else {
+                continue;
+            };
+            let is_file = directory.is_empty() || directory.ends_with(b"/");
+            // Rules of a directory whose name is no text cannot be said here: then they hide nothing.
+            if let Ok(directory) = String::from_utf8(directory.to_vec())
+                && is_file
+                && file.mode & 0o170_000 == 0o100_000
+            {
+                let blob = repository.find_blob(file.id).map_err(failed)?;
+                rules.push((directory, blob.content().to_vec()));
             }
-            TreeWalkResult::Ok
-        })
-        .or_else(|error| if broken.is_some() { Ok(()) } else { Err(error) })
-        .map_err(failed)?;
-        if let Some(error) = broken {
-            return Err(failed(error));
         }
         // Deeper rules are stronger: a later rule wins, and a directory comes after those above it.
         rules.sort_by_key(|(directory, _)| directory.matches('/').count());

@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use git2::{FileMode, ObjectType, Oid, Repository, Tree, TreeWalkMode, TreeWalkResult};
+use git2::{FileMode, ObjectType, Oid, Repository, Tree};
 use groundcrew_core::{
     error::{Error, ErrorKind},
     workspace::Finding,
@@ -22,7 +22,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{ignore::BaseRules, repository::git_error};
+use super::{ignore::BaseRules, repository::git_error, tree};
 use crate::{files::beneath, text};
 
 /// A path in the work tree, with slashes, relative.
@@ -41,8 +41,8 @@ pub(crate) struct Entry {
 pub(crate) struct Subject<'a> {
     /// The repository, opened at its common directory.
     pub(crate) repository: &'a Repository,
-    /// The entry of the work tree in the repository.
-    pub(crate) entry: &'a Path,
+    /// The entry of the work tree in the repository, if there is one.
+    pub(crate) entry: Option<&'a Path>,
     /// The work tree, open.
     pub(crate) tree: &'a OwnedFd,
     /// Its path, for what libgit2 has to compare.
@@ -111,11 +111,12 @@ impl Differences {
 
 /// Compares a work tree with its `HEAD`.
 pub(crate) fn differences(subject: &Subject<'_>) -> Result<Differences, Error> {
-    let head = entries_of(subject.head)?;
+    let head = entries_of(subject.repository, subject.head)?;
     let mut found = Differences::default();
-    found.index = match read_index(&subject.entry.join("index")) {
-        Ok(index) => index,
-        Err(error) => {
+    found.index = match subject.entry.map(|entry| read_index(&entry.join("index"))) {
+        None => None,
+        Some(Ok(index)) => index,
+        Some(Err(error)) => {
             found.unreadable.push(error.to_string());
             None
         }
@@ -167,26 +168,15 @@ const SKIPPED: u32 = 1 << 31;
 /// `CE_SKIP_WORKTREE` as libgit2 stores it.
 const SKIP_WORKTREE: u16 = 1 << 14;
 
-/// Lists the files of a tree.
-pub(crate) fn entries_of(tree: &Tree<'_>) -> Result<BTreeMap<Name, Entry>, Error> {
-    let mut entries = BTreeMap::new();
-    tree.walk(TreeWalkMode::PreOrder, |directory, entry| {
-        if entry.kind() != Some(ObjectType::Tree) {
-            let mut name = directory.as_bytes().to_vec();
-            name.extend_from_slice(entry.name_bytes());
-            let mode = u32::from_ne_bytes(entry.filemode().to_ne_bytes());
-            entries.insert(
-                name,
-                Entry {
-                    mode,
-                    id: entry.id(),
-                },
-            );
-        }
-        TreeWalkResult::Ok
-    })
-    .map_err(|error| git_error("failed to read the files of a commit", error))?;
-    Ok(entries)
+/// Returns the files of a tree by name.
+fn entries_of(repository: &Repository, tree: &Tree<'_>) -> Result<BTreeMap<Name, Entry>, Error> {
+    Ok(tree::files(repository, tree)?
+        .into_iter()
+        .map(|file| {
+            let (mode, id) = (file.mode, file.id);
+            (file.name, Entry { mode, id })
+        })
+        .collect())
 }
 
 fn read_index(path: &Path) -> Result<Option<BTreeMap<Name, Entry>>, Error> {

@@ -10,3 +10,4 @@ pub(crate) mod repository;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod start;
+pub(crate) mod tree;

@@ -1,6 +1,7 @@
 //! The preparer of task directories: one for each task, a git repository, kept when the run ends.
 
 mod repository;
+mod resource;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -13,34 +14,30 @@ use async_trait::async_trait;
 use groundcrew_core::{
     env::Definition,
     error::{Error, ErrorKind},
-    id::{AttemptId, PreparerName, RunId, TaskId, TenantId},
+    id::PreparerName,
     identity::Presence,
     instance::Instance,
     preparer::{ApplyContext, Contribution, Found, PlanContext, PlannedResource, Preparer},
     undo::{Assessment, Due, UndoOptions, UndoRecord, Undone},
-    wire,
     workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
 };
 use rustix::{
     fs::{Dir, FlockOperation, Mode, flock, fstat, mkdirat},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
 
+use self::resource::{KEY, Resource};
 use crate::{
     config::ScratchConfig,
     files::{
         self, beneath,
         id::FileId,
         marker::{self, Layout, MARKER, Marker},
-        trash::{self, Fate, Owner, Trash},
+        trash::{self, Fate, Trash},
     },
     git::{repository::git_error, settings},
     text,
 };
-
-/// The key of the record of a task's directory.
-const KEY: &str = "scratch";
 
 /// Gives each task a directory of its own that survives its sessions.
 #[derive(Clone, Debug)]
@@ -77,48 +74,6 @@ impl ScratchPreparer {
     ) -> Result<T, Error> {
         let config = Arc::clone(&self.config);
         files::blocking(move || work(&config)).await
-    }
-}
-
-/// A task's directory, as data that another process can undo it by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Resource {
-    version: u32,
-    run: RunId,
-    attempt: AttemptId,
-    tenant: TenantId,
-    task: TaskId,
-    #[serde(with = "wire::path")]
-    path: PathBuf,
-}
-
-impl Resource {
-    fn read(text: &str) -> Result<Self, Error> {
-        let wrong = |why: String| {
-            Error::new(
-                ErrorKind::Corrupt,
-                "a record of a task's directory cannot be understood",
-            )
-            .with_source(why)
-        };
-        let resource: Self =
-            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        if resource.version == 1 {
-            Ok(resource)
-        } else {
-            Err(wrong(format!("version {}", resource.version)))
-        }
-    }
-
-    fn owner(&self) -> Owner<'static> {
-        Owner {
-            attempt: self.attempt,
-            key: KEY,
-        }
-    }
-
-    fn shown(&self) -> String {
-        self.path.display().to_string()
     }
 }
 

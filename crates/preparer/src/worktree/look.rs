@@ -31,7 +31,7 @@ pub(super) struct Target {
     /// The work tree.
     pub(super) tree: PathBuf,
     /// The reason of its lock.
-    pub(super) reason: String,
+    pub(super) reason: Option<String>,
     /// Its branch.
     pub(super) branch: String,
     /// What the branch started from.
@@ -44,7 +44,7 @@ impl Target {
         Self {
             common: resource.common.clone(),
             tree: resource.tree.clone(),
-            reason: resource.reason(),
+            reason: Some(resource.reason()),
             branch: resource.branch.clone(),
             base: resource.base,
         }
@@ -78,7 +78,7 @@ pub(super) fn look(
     user: &UserGitConfig,
 ) -> Result<Look, Error> {
     let repository = open_common(&target.common)?;
-    let entry = admin::find(&target.common, &target.reason, &target.tree)?;
+    let entry = admin::find(&target.common, target.reason.as_deref(), &target.tree)?;
     let tip = repository
         .refname_to_id(&format!("refs/heads/{}", target.branch))
         .ok();
@@ -101,28 +101,23 @@ pub(super) fn look(
             if ready {
                 losses.extend(link(target, entry));
             }
-            Some(compare(&repository, target, entry, tree, head, user)?)
+            Some(compare(&repository, target, Some(entry), tree, head, user)?)
         }
         (Some(tree), None) if !is_empty(tree) => {
-            losses.push(text::single(
-                "unreadable",
-                "the entry of the worktree in the repository is gone",
-            ));
-            Some(compare(
-                &repository,
-                target,
-                Path::new(""),
-                tree,
-                head,
-                user,
-            )?)
+            if ready {
+                losses.push(text::single(
+                    "unreadable",
+                    "the entry of the worktree in the repository is gone",
+                ));
+            }
+            Some(compare(&repository, target, None, tree, head, user)?)
         }
         _ => None,
     };
     if let Some(found) = &found {
         // Without an index the checkout never ended: what is there was written by it, and others never came.
         let half = !ready && found.index.is_none();
-        let mut different = found.losses(ready || found.index.is_some());
+        let mut different = found.losses(ready);
         if half {
             different.retain(|finding| finding.what != "modified");
         }
@@ -170,7 +165,7 @@ pub(super) fn look(
 fn compare(
     repository: &Repository,
     target: &Target,
-    entry: &Path,
+    entry: Option<&Path>,
     tree: &OwnedFd,
     head: Oid,
     user: &UserGitConfig,

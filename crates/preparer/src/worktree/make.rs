@@ -294,8 +294,8 @@ fn exists(path: &Path) -> Result<FileId, Error> {
 
 /// Finds the new entry by our mark, and points its `HEAD` to the branch.
 fn attach(resource: &Resource) -> Result<PathBuf, Error> {
-    let entry =
-        admin::find(&resource.common, &resource.reason(), &resource.tree)?.ok_or_else(|| {
+    let entry = admin::find(&resource.common, Some(&resource.reason()), &resource.tree)?
+        .ok_or_else(|| {
             Error::new(
                 ErrorKind::Unexpected,
                 "git said that it added the worktree, but there is none",

@@ -1,5 +1,6 @@
 //! The preparer of git worktrees: one repository, a branch of its own, and nothing lost when it goes.
 
+mod directory;
 mod look;
 mod make;
 mod plan;

@@ -141,7 +141,10 @@ fn planned(
         .file_name()
         .filter(|name| *name != ".git")
         .or_else(|| source.common.parent().and_then(|path| path.file_name()));
-    let name = naming::tree_directory(&named.unwrap_or_default().to_string_lossy());
+    let name = naming::tree_directory(
+        &named.unwrap_or_default().to_string_lossy(),
+        wanted.run.as_str(),
+    );
     if directory.starts_with(&source.common) {
         return Err(Error::new(
             ErrorKind::InvalidInput,

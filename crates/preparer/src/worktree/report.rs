@@ -56,7 +56,7 @@ fn target(workspace: &Workspace) -> Result<Target, Error> {
         common: discover(repository)?.common,
         tree: workspace.path.clone(),
         // It is found by its path: the attempt that made it is not known here.
-        reason: String::new(),
+        reason: None,
         branch: workspace.branch.clone().ok_or_else(|| missing("branch"))?,
         base: Oid::from_str(base).map_err(|error| missing("base").with_source(error))?,
     })
@@ -73,7 +73,7 @@ pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error
         .filter(|parent| parent.parent() == Some(&shared.config.worktrees))
         .ok_or_else(|| gone(workspace, "it is not in the directory of worktrees"))?;
     let target = target(workspace)?;
-    if admin::find(&target.common, &target.reason, &target.tree)?.is_none() {
+    if admin::find(&target.common, None, &target.tree)?.is_none() {
         return Err(gone(
             workspace,
             "the repository has no worktree at its path any more",

@@ -1,39 +1,31 @@
 //! Takes a worktree, its branch and its directory away; keeps what would be lost with them.
 
-use std::{
-    ffi::{OsStr, OsString},
-    os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
-    path::Path,
-};
+use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
     identity::{Identity, Presence},
     undo::{Assessment, Occasion, UndoOptions, UndoRecord, Undone},
-    workspace::Finding,
 };
 use rustix::fs::{AtFlags, FileType, statat};
 
 use super::{
-    Shared,
+    Shared, directory,
     look::{Look, Target, look},
     resource::{Kind, Resource},
 };
 use crate::{
-    files::{
-        beneath,
-        id::FileId,
-        marker::{MARKER, Marker},
-        trash::{Fate, Owner},
-    },
+    files::{beneath, id::FileId, marker::Marker, trash::Fate},
     git::{admin, branch::Verdict, history, repository::open_common, snapshot::Saved},
     text,
 };
 
 /// A work tree that is there.
 struct Present {
-    /// The directory that it is in, locked.
+    /// The directory that it is in.
     parent: OwnedFd,
+    /// Whether making it was finished.
+    ready: bool,
     /// Its name there.
     name: OsString,
     /// Which one it is.
@@ -44,7 +36,10 @@ struct Present {
 
 /// What is at the path of a work tree.
 enum Place {
-    Nothing,
+    /// Nothing, in a directory that tells whether making it was finished.
+    Nothing {
+        ready: bool,
+    },
     Another(String),
     Ours(Present),
 }
@@ -63,36 +58,21 @@ pub(super) fn assess(
                 identity(record)?,
                 beneath::open_root(&resource.directory).ok(),
             )?;
-            let present = match &place {
-                Place::Ours(present) => Some(present),
-                Place::Nothing => None,
-                Place::Another(_) => return Ok(Assessment::default()),
-            };
-            Ok(
-                match look_at(shared, &resource, present, options.occasion) {
-                    Ok(Some(look)) => Assessment {
-                        changed: look.changed,
-                        losses: look.losses,
-                    },
-                    Ok(None) if present.is_none() => Assessment::default(),
-                    Ok(None) => kept_unseen("the repository is gone".to_owned()),
-                    Err(error) => kept_unseen(error.to_string()),
+            if matches!(place, Place::Another(_)) {
+                return Ok(Assessment::default());
+            }
+            Ok(match look_at(shared, &resource, &place, options.occasion) {
+                Ok(Some(look)) => Assessment {
+                    changed: look.changed,
+                    losses: look.losses,
                 },
-            )
-        }
-        Kind::Branch => assess_branch(&resource),
-        Kind::Directory => {
-            let others = match open_directory(&resource, identity(record)?)? {
-                Some(directory) => others(&directory, &resource)?,
-                None => Vec::new(),
-            };
-            // The work tree speaks for itself.
-            let losses: Vec<Finding> = strangers(&others, Some(&resource)).into_iter().collect();
-            Ok(Assessment {
-                changed: !losses.is_empty(),
-                losses,
+                Ok(None) if matches!(place, Place::Nothing { .. }) => Assessment::default(),
+                Ok(None) => kept_unseen("the repository is gone".to_owned()),
+                Err(error) => kept_unseen(error.to_string()),
             })
         }
+        Kind::Branch => assess_branch(&resource),
+        Kind::Directory => directory::assess(&resource, identity(record)?),
     }
 }
 
@@ -135,7 +115,9 @@ pub(super) fn undo(
     match resource.kind {
         Kind::Worktree => undo_worktree(shared, &resource, identity(record)?, options, held),
         Kind::Branch => undo_branch(shared, &resource, options),
-        Kind::Directory => undo_directory(shared, &resource, identity(record)?, options, held),
+        Kind::Directory => {
+            directory::undo(shared, &resource, identity(record)?, options.force, held)
+        }
     }
 }
 
@@ -210,8 +192,13 @@ fn place(
     parent: Option<OwnedFd>,
 ) -> Result<Place, Error> {
     let Some(parent) = parent else {
-        return Ok(Place::Nothing);
+        return Ok(Place::Nothing { ready: true });
     };
+    // Without a marker it counts as finished: then everything in it is looked at.
+    let ready = Marker::read(&parent)
+        .ok()
+        .flatten()
+        .is_none_or(|marker| marker.ready);
     let name = resource.tree.file_name().unwrap_or_default().to_owned();
     let failed = |errno: rustix::io::Errno| {
         Error::io("failed to look at the work tree", errno.into())
@@ -219,7 +206,7 @@ fn place(
     };
     let stat = match statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
-        Err(rustix::io::Errno::NOENT) => return Ok(Place::Nothing),
+        Err(rustix::io::Errno::NOENT) => return Ok(Place::Nothing { ready }),
         Err(errno) => return Err(failed(errno)),
     };
     let id = FileId::of_stat(&stat);
@@ -234,6 +221,7 @@ fn place(
     let tree = beneath::open_directory(&parent, &name).map_err(failed)?;
     Ok(Place::Ours(Present {
         parent,
+        ready,
         name,
         id,
         tree,
@@ -244,23 +232,20 @@ fn place(
 fn look_at(
     shared: &Shared,
     resource: &Resource,
-    present: Option<&Present>,
+    place: &Place,
     occasion: Occasion,
 ) -> Result<Option<Look>, Error> {
     if !is_there(resource)? {
         return Ok(None);
     }
-    // Without a marker it counts as finished: then everything in it is looked at.
-    let ready = match present {
-        Some(present) => Marker::read(&present.parent)
-            .ok()
-            .flatten()
-            .is_none_or(|marker| marker.ready),
-        None => true,
+    let (tree, ready) = match place {
+        Place::Ours(present) => (Some(&present.tree), present.ready),
+        Place::Nothing { ready } => (None, *ready),
+        Place::Another(_) => (None, true),
     };
     look(
         &Target::of(resource),
-        present.map(|present| &present.tree),
+        tree,
         ready,
         occasion,
         &shared.config.user,
@@ -277,23 +262,26 @@ fn undo_worktree(
 ) -> Result<Undone, Error> {
     let discarded = shared.trash.holds(resource.owner(), Fate::Discard)?;
     let place = place(resource, known, parent)?;
+    let look = look_at(shared, resource, &place, options.occasion);
     let present = match place {
         Place::Ours(present) => Some(present),
-        Place::Nothing => None,
+        Place::Nothing { .. } => None,
         Place::Another(why) => {
             // Ours is elsewhere, if anywhere: its entry stays as long as that is not known.
             return Ok(Undone::NotOurs(why));
         }
     };
-    let look = match look_at(shared, resource, present.as_ref(), options.occasion) {
+    let look = match look {
         Ok(look) => look,
-        Err(error) if options.force || present.is_none() => return Err(error),
+        Err(error) if present.is_none() => return Err(error),
         Err(error) => return Ok(Undone::Kept(kept_unseen(error.to_string()).losses)),
     };
     let Some(look) = look else {
         return without_repository(shared, resource, present, options.force);
     };
     if present.is_none() && look.entry.is_none() && !discarded {
+        // A git that failed takes its entry back, and leaves the directory of entries.
+        drop_entry(shared, resource)?;
         return Ok(Undone::AlreadyGone);
     }
     let saves = !look.losses.is_empty();
@@ -393,10 +381,11 @@ fn save(
 /// Removes the entry of the worktree from the repository.
 fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
     let _lock = shared.locks.lock_blocking(resource.common_id)?;
-    match admin::find(&resource.common, &resource.reason(), &resource.tree)? {
-        Some(entry) => admin::remove(&resource.common, &entry),
-        None => Ok(()),
+    let (reason, tree) = (resource.reason(), &resource.tree);
+    if let Some(entry) = admin::find(&resource.common, Some(&reason), tree)? {
+        admin::remove(&resource.common, &entry)?;
     }
+    admin::sweep(&resource.common)
 }
 
 fn undo_branch(
@@ -453,95 +442,5 @@ fn undo_branch(
             Ok(Undone::REMOVED)
         }
         Verdict::Gone | Verdict::NotOurs(_) => Ok(Undone::AlreadyGone),
-    }
-}
-
-/// Opens the directory of the run, if it is the one that was made.
-fn open_directory(resource: &Resource, known: Option<FileId>) -> Result<Option<OwnedFd>, Error> {
-    crate::files::trash::open_parent(&resource.directory, known)
-}
-
-/// Lists what is in the directory of a run besides its marker.
-fn others(directory: &OwnedFd, resource: &Resource) -> Result<Vec<OsString>, Error> {
-    let failed = |errno: rustix::io::Errno| {
-        Error::io("failed to list the directory of a run", errno.into())
-            .with("path", resource.directory.display())
-    };
-    let half = format!("{MARKER}.{}", resource.attempt);
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." && name != MARKER && name != *half {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-fn strangers(names: &[OsString], besides: Option<&Resource>) -> Option<Finding> {
-    let tree: Option<&OsStr> = besides.and_then(|resource| resource.tree.file_name());
-    let names: Vec<&OsString> = names
-        .iter()
-        .filter(|name| tree != Some(name.as_os_str()))
-        .collect();
-    text::finding("untracked", &names, |name| format!("../{}", name.display()))
-}
-
-fn undo_directory(
-    shared: &Shared,
-    resource: &Resource,
-    known: Option<FileId>,
-    options: UndoOptions,
-    held: Option<OwnedFd>,
-) -> Result<Undone, Error> {
-    let path = &resource.directory;
-    let found = FileId::of(path)?;
-    let Some(found) = found else {
-        return Ok(if shared.trash.empty(resource.owner())? {
-            Undone::REMOVED
-        } else {
-            Undone::AlreadyGone
-        });
-    };
-    let not_ours = |why: &str| Ok(Undone::NotOurs(format!("{} {why}", path.display())));
-    if known.is_some_and(|known| known != found) {
-        return not_ours("is not the directory that was made");
-    }
-    let Some(directory) = held else {
-        return not_ours("is a link or no directory");
-    };
-    let others = others(&directory, resource)?;
-    if known.is_none() && !others.is_empty() {
-        let ours = Marker::read(&directory)
-            .ok()
-            .flatten()
-            .is_some_and(|marker| marker.attempt == resource.attempt);
-        if !ours {
-            return not_ours("does not carry the mark of this launch");
-        }
-    }
-    if let Some(finding) = strangers(&others, None) {
-        let Some(root) = path.parent().filter(|_| options.force) else {
-            return Ok(Undone::Kept(vec![finding]));
-        };
-        let root = beneath::open_root(root).map_err(|errno| {
-            Error::io("failed to open the directory of worktrees", errno.into())
-                .with("path", root.display())
-        })?;
-        let name = path.file_name().unwrap_or_default();
-        let owner: Owner<'_> = resource.owner();
-        shared.trash.take(&root, name, found, owner, Fate::Keep)?;
-        return Ok(Undone::REMOVED);
-    }
-    Marker::remove(&directory, resource.attempt)?;
-    match rustix::fs::rmdir(path) {
-        Ok(()) => Ok(Undone::REMOVED),
-        Err(rustix::io::Errno::NOENT) => Ok(Undone::AlreadyGone),
-        Err(errno) => Err(
-            Error::io("failed to delete the directory of a run", errno.into())
-                .with("path", path.display()),
-        ),
     }
 }

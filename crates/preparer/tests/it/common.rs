@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -47,11 +48,14 @@ pub(crate) fn try_git<S: AsRef<OsStr>>(directory: &Path, args: &[S]) -> (bool, S
         .env("LC_ALL", "C")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_COUNT", "2")
+        .env("GIT_CONFIG_COUNT", "3")
         .env("GIT_CONFIG_KEY_0", "protocol.file.allow")
         .env("GIT_CONFIG_VALUE_0", "always")
         .env("GIT_CONFIG_KEY_1", "init.defaultBranch")
         .env("GIT_CONFIG_VALUE_1", "main")
+        // Maintenance in the background would be found as a process inside the tree.
+        .env("GIT_CONFIG_KEY_2", "maintenance.auto")
+        .env("GIT_CONFIG_VALUE_2", "false")
         .env("GIT_AUTHOR_NAME", "t")
         .env("GIT_AUTHOR_EMAIL", "t@example.org")
         .env("GIT_COMMITTER_NAME", "t")
@@ -83,6 +87,8 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) {
 pub(crate) struct Recorder {
     pub(crate) fail_at: Option<&'static str>,
     pub(crate) cancel_at: Option<(&'static str, CancelToken)>,
+    /// Makes the branch `wanted` in that repository at that checkpoint.
+    pub(crate) run_at: Option<(&'static str, PathBuf)>,
     pub(crate) identities: Mutex<BTreeMap<String, Identity>>,
     pub(crate) passed: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
@@ -107,6 +113,11 @@ impl Effects for Recorder {
             && *at == name
         {
             token.cancel();
+        }
+        if let Some((at, repository)) = &self.run_at
+            && *at == name
+        {
+            git(repository, &["branch", "wanted"]);
         }
         if self.fail_at == Some(name) {
             return Err(Error::new(ErrorKind::Unexpected, "injected"));
@@ -315,6 +326,17 @@ impl Fixture {
         files
     }
 
+    /// Panics if the repository is not as it was, with the names of what differs.
+    pub(crate) fn assert_same(&self, before: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+        let after = self.fingerprint();
+        let differing: Vec<_> = before
+            .keys()
+            .chain(after.keys())
+            .filter(|path| before.get(*path) != after.get(*path))
+            .collect();
+        assert!(differing.is_empty(), "{what}: {differing:?}");
+    }
+
     /// Panics if anything of a launch is left in the state directory, lock files aside.
     pub(crate) fn assert_home_is_empty(&self) {
         for name in ["worktrees", "trash"] {
@@ -410,4 +432,30 @@ pub(crate) fn kept(undone: &Undone) -> &[Finding] {
         Undone::Kept(findings) => findings,
         other => panic!("not kept: {other:?}"),
     }
+}
+
+/// Undoes a failed launch, and panics if anything of it is left.
+pub(crate) async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
+    let undone = fixture.undo(launch, FAILURE).await;
+    for (key, undone) in &undone {
+        let clean = matches!(
+            undone,
+            Undone::Removed { snapshot: None } | Undone::AlreadyGone
+        );
+        assert!(clean, "{what}: {key}: {undone:?}");
+    }
+    fixture.assert_home_is_empty();
+}
+
+/// Makes a git program that does something else for one subcommand.
+pub(crate) fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
+    let script = fixture.path().join("bin/git");
+    write(
+        &script,
+        &format!(
+            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\nfor a in \"$@\"; do\n  if [ \"$a\" = {subcommand} ]; then\n{instead}\n  fi\ndone\nexec git \"$@\"\n"
+        ),
+    );
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.git = GitProgram::Path(script);
 }

@@ -3,18 +3,16 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use crate::common::*;
 use groundcrew_core::{
     cancel::CancelToken, error::ErrorKind, preparer::Preparer as _, undo::Undone,
     workspace::WorkspaceRequest,
 };
-use groundcrew_preparer::GitProgram;
-
-use crate::common::*;
 
 const CHECKPOINTS: [&str; 4] = [
     "directory-made",
@@ -22,18 +20,6 @@ const CHECKPOINTS: [&str; 4] = [
     "worktree-added",
     "checked-out",
 ];
-
-async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
-    let undone = fixture.undo(launch, FAILURE).await;
-    for (key, undone) in &undone {
-        let clean = matches!(
-            undone,
-            Undone::Removed { snapshot: None } | Undone::AlreadyGone
-        );
-        assert!(clean, "{what}: {key}: {undone:?}");
-    }
-    fixture.assert_home_is_empty();
-}
 
 #[tokio::test]
 async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
@@ -49,7 +35,7 @@ async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
         assert!(launch.result.is_err());
         assert_eq!(launch.passed.last().map(String::as_str), Some(at));
         assert_undone(&fixture, &launch, at).await;
-        assert_eq!(fixture.fingerprint(), before, "{at}");
+        fixture.assert_same(&before, at);
     }
 }
 
@@ -69,7 +55,7 @@ async fn f067_a_launch_that_dies_before_an_identity_is_stored_leaves_nothing() {
     let mut launch = fixture.launch().await;
     launch.identities.clear();
     assert_undone(&fixture, &launch, "lost").await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 #[tokio::test]
@@ -89,21 +75,8 @@ async fn a_cancelled_launch_leaves_nothing() {
             "{at}"
         );
         assert_undone(&fixture, &launch, at).await;
-        assert_eq!(fixture.fingerprint(), before, "{at}");
+        fixture.assert_same(&before, at);
     }
-}
-
-/// Makes a git program that does something else for one subcommand.
-fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
-    let script = fixture.path().join("bin/git");
-    write(
-        &script,
-        &format!(
-            "#!/bin/sh\nPATH=/usr/local/bin:/usr/bin:/bin\nfor a in \"$@\"; do\n  if [ \"$a\" = {subcommand} ]; then\n{instead}\n  fi\ndone\nexec git \"$@\"\n"
-        ),
-    );
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    fixture.git = GitProgram::Path(script);
 }
 
 #[tokio::test]
@@ -140,7 +113,7 @@ async fn f072_f097_cancelling_ends_git_and_all_its_children() {
     );
     assert_dead(fs::read_to_string(&pids).unwrap().trim()).await;
     assert_undone(&fixture, &launch, "cancelled").await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 /// Waits until a process is gone, or a zombie that nobody has waited for.
@@ -185,7 +158,7 @@ async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
     assert!(early.is_err(), "the undo did not wait");
     fs::write(&go, "").unwrap();
     undo.await;
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
 }
 
 #[tokio::test]
@@ -199,7 +172,53 @@ async fn f071_success_without_a_result_is_an_error() {
         let error = launch.result.as_ref().unwrap_err();
         assert!(error.message().contains(message), "{error:?}");
         assert_undone(&fixture, &launch, subcommand).await;
-        assert_eq!(fixture.fingerprint(), before);
+        fixture.assert_same(&before, "repository");
+    }
+}
+
+#[tokio::test]
+async fn f071_an_index_without_files_is_an_error_and_leaves_nothing() {
+    let mut fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    wrapper(
+        &mut fixture,
+        "read-tree",
+        "git \"$@\"; for a in \"$@\"; do case $a in --work-tree=*) rm \"${a#--work-tree=}/f\";; esac; done; exit 0",
+    );
+    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let launch = fixture.launch_with(&request, Recorder::default()).await;
+    let error = launch.result.as_ref().unwrap_err();
+    assert!(
+        groundcrew_core::error::Chain(error)
+            .to_string()
+            .contains("f is missing")
+    );
+    assert_undone(&fixture, &launch, "no files").await;
+    fixture.assert_same(&before, "repository");
+}
+
+/// Kills git at many moments of its work, wherever that is.
+#[tokio::test]
+async fn f067_git_killed_at_any_moment_leaves_nothing() {
+    for subcommand in ["update-ref", "add", "read-tree"] {
+        for delay in 0..12 {
+            let mut fixture = Fixture::new();
+            let before = fixture.fingerprint();
+            wrapper(
+                &mut fixture,
+                subcommand,
+                &format!(
+                    "exec 3<&0; git \"$@\" <&3 & p=$!; sleep 0.{:04}; kill -9 $p; wait $p; exit 1",
+                    delay * 4
+                ),
+            );
+            let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+            let launch = fixture.launch_with(&request, Recorder::default()).await;
+            assert!(launch.result.is_err());
+            let what = format!("{subcommand} after {delay}");
+            assert_undone(&fixture, &launch, &what).await;
+            fixture.assert_same(&before, &what);
+        }
     }
 }
 
@@ -221,39 +240,57 @@ async fn c22_the_words_of_git_are_in_the_error_and_a_retry_is_free() {
     }
 }
 
+/// The entry of a worktree in the repository; git names it after the tree.
+fn entry(fixture: &Fixture, launch: &Launch) -> PathBuf {
+    fixture
+        .repository
+        .join(".git/worktrees")
+        .join(launch.tree().file_name().unwrap())
+}
+
 /// What a killed git leaves, as measured: each is undone completely.
 #[tokio::test]
 async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
     type Wreck = fn(&Fixture, &Launch);
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let entry = |fixture: &Fixture| fixture.repository.join(".git/worktrees/app");
-    assert!(!entry(&fixture).exists());
-    let added: [(&str, Wreck); 8] = [
-        ("locked initializing", |f, _| {
-            fs::write(
-                f.repository.join(".git/worktrees/app/locked"),
-                "initializing",
-            )
-            .unwrap();
-        }),
-        ("empty commondir", |f, _| {
-            fs::write(f.repository.join(".git/worktrees/app/commondir"), "").unwrap();
-        }),
-        ("empty HEAD", |f, _| {
-            fs::write(f.repository.join(".git/worktrees/app/HEAD"), "").unwrap();
-        }),
-        ("no HEAD", |f, _| {
-            fs::remove_file(f.repository.join(".git/worktrees/app/HEAD")).unwrap();
-        }),
-        ("only a gitdir", |f, _| {
-            for file in ["HEAD", "commondir", "locked"] {
-                fs::remove_file(f.repository.join(".git/worktrees/app").join(file)).unwrap();
+    let added: [(&str, Wreck); 11] = [
+        ("nothing written yet", |f, launch| {
+            for file in fs::read_dir(entry(f, launch)).unwrap() {
+                let path = file.unwrap().path();
+                if path.is_dir() {
+                    fs::remove_dir_all(path).unwrap();
+                } else {
+                    fs::remove_file(path).unwrap();
+                }
             }
         }),
-        ("locks", |f, _| {
+        ("HEAD of nothing", |f, launch| {
+            fs::write(entry(f, launch).join("HEAD"), "0".repeat(40)).unwrap();
+        }),
+        ("no entry, the tree not cleared", |f, launch| {
+            fs::remove_dir_all(entry(f, launch)).unwrap();
+        }),
+        ("locked initializing", |f, launch| {
+            fs::write(entry(f, launch).join("locked"), "initializing").unwrap();
+        }),
+        ("empty commondir", |f, launch| {
+            fs::write(entry(f, launch).join("commondir"), "").unwrap();
+        }),
+        ("empty HEAD", |f, launch| {
+            fs::write(entry(f, launch).join("HEAD"), "").unwrap();
+        }),
+        ("no HEAD", |f, launch| {
+            fs::remove_file(entry(f, launch).join("HEAD")).unwrap();
+        }),
+        ("only a gitdir", |f, launch| {
+            for file in ["HEAD", "commondir", "locked"] {
+                fs::remove_file(entry(f, launch).join(file)).unwrap();
+            }
+        }),
+        ("locks", |f, launch| {
             for file in ["index.lock", "HEAD.lock"] {
-                fs::write(f.repository.join(".git/worktrees/app").join(file), "").unwrap();
+                fs::write(entry(f, launch).join(file), "").unwrap();
             }
         }),
         ("no tree", |_, launch| {
@@ -262,7 +299,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
         ("half a checkout", |f, launch| {
             fs::write(launch.tree().join("f"), "on").unwrap();
             fs::create_dir_all(launch.tree().join("sub/dir")).unwrap();
-            fs::write(f.repository.join(".git/worktrees/app/index.lock"), "").unwrap();
+            fs::write(entry(f, launch).join("index.lock"), "").unwrap();
         }),
     ];
     let request = request(WorkspaceRequest::Worktree(fixture.spec()));
@@ -272,10 +309,10 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
             ..Recorder::default()
         };
         let launch = fixture.launch_with(&request, recorder).await;
-        assert!(entry(&fixture).is_dir());
+        assert!(entry(&fixture, &launch).is_dir());
         wreck(&fixture, &launch);
         assert_undone(&fixture, &launch, what).await;
-        assert_eq!(fixture.fingerprint(), before, "{what}");
+        fixture.assert_same(&before, what);
         git(&fixture.repository, &["worktree", "list"]);
     }
     // A branch that was not finished: its log and lock alone, or a lock beside it.
@@ -300,7 +337,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
             let _gone = fs::remove_file(format!("{}.lock", file.display()));
         }
         assert_undone(&fixture, &launch, "branch").await;
-        assert_eq!(fixture.fingerprint(), before, "keep: {keep}");
+        fixture.assert_same(&before, "branch");
     }
 }
 
@@ -385,6 +422,6 @@ async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
             "{undone:?}"
         );
     }
-    assert_eq!(fixture.fingerprint(), before);
+    fixture.assert_same(&before, "repository");
     fixture.assert_home_is_empty();
 }

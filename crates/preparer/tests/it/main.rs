@@ -9,6 +9,9 @@
 
 mod common;
 mod failing;
+mod faults;
 mod keeping;
 mod making;
+mod owning;
+mod running;
 mod tasks;

@@ -1,0 +1,97 @@
+//! Git that is killed, or meets an error, at its system calls: nothing is left, wherever that is.
+
+use std::path::Path;
+
+use groundcrew_core::workspace::WorkspaceRequest;
+
+use crate::common::*;
+
+/// Every how many system calls git is killed; 1 tries every one.
+const KILL_STEP: usize = 3;
+/// Every how many system calls git meets an error; 1 tries every one.
+const ERROR_STEP: usize = 16;
+
+/// Ends or fails git at the n-th of its system calls that change something, for every n until it comes through.
+async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
+    for point in (1..400).step_by(step) {
+        let mut fixture = Fixture::new();
+        let before = fixture.fingerprint();
+        wrapper(
+            &mut fixture,
+            subcommand,
+            &format!(
+                "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} {program} \"$@\""
+            ),
+        );
+        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let launch = fixture.launch_with(&request, Recorder::default()).await;
+        if launch.result.is_ok() {
+            assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
+        }
+        let what = format!("{program} {subcommand} {fault} {point}");
+        assert_undone(&fixture, &launch, &what).await;
+        fixture.assert_same(&before, &what);
+        if launch.result.is_ok() && fault.contains("SIGKILL") {
+            assert!(point > 10, "{what}: nothing was injected");
+            return;
+        }
+        if point > 60 {
+            return;
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a tool of the machine that injects faults"
+)]
+fn can_trace() -> bool {
+    let able = std::process::Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !able {
+        eprintln!("skipped: this machine has no strace, or may not use it");
+    }
+    able
+}
+
+fn programs() -> Vec<&'static str> {
+    ["/usr/local/bin/git", "/usr/bin/git"]
+        .into_iter()
+        .filter(|program| Path::new(program).exists())
+        .collect()
+}
+
+#[tokio::test]
+async fn f067_git_killed_at_any_system_call_leaves_nothing() {
+    if !can_trace() {
+        return;
+    }
+    let fault = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
+    for program in programs() {
+        for subcommand in ["update-ref", "add", "read-tree"] {
+            sweep(program, subcommand, fault, KILL_STEP).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f046_f048_f070_git_that_meets_an_error_anywhere_leaves_nothing() {
+    if !can_trace() {
+        return;
+    }
+    for program in programs() {
+        for subcommand in ["update-ref", "add", "read-tree"] {
+            sweep(program, subcommand, "write:error=ENOSPC", ERROR_STEP).await;
+            sweep(program, subcommand, "openat:error=EMFILE", ERROR_STEP).await;
+            sweep(
+                program,
+                subcommand,
+                "rename,mkdir,link,unlink,rmdir:error=EROFS",
+                ERROR_STEP,
+            )
+            .await;
+        }
+    }
+}
