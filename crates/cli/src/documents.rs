@@ -47,7 +47,7 @@ pub(crate) struct Run {
     pub executor: String,
     /// Where it is in its life.
     pub state: RunState,
-    /// The root of its workspace.
+    /// The root of its workspace; none once it is gone.
     pub workspace: Option<Text>,
     /// The repository that the workspace was made from.
     pub repository: Option<Text>,
@@ -67,7 +67,7 @@ pub(crate) struct Run {
     pub dirty: Option<bool>,
     /// The kind of the workspace, such as `worktree`.
     pub kind: Option<String>,
-    /// Where the command was started.
+    /// Where the command was started; none once it is gone.
     pub directory: Option<Text>,
     /// The task.
     pub task: String,
@@ -93,6 +93,7 @@ impl Run {
     /// Tells a run.
     pub(crate) fn new(record: &RunRecord, report: Option<&WorkspaceReport>) -> Self {
         let workspace = record.workspace.as_ref();
+        let standing = workspace.filter(|w| !(w.owned && record.state == RunState::Closed));
         let commits = report.map_or_else(Vec::new, |report| {
             let commit = |c: &groundcrew_core::workspace::Commit| Commit {
                 id: c.id.clone(),
@@ -105,7 +106,7 @@ impl Run {
             session: record.session.to_string(),
             executor: record.executor.to_string(),
             state: record.state,
-            workspace: workspace.map(|w| Text::os(&w.path)),
+            workspace: standing.map(|w| Text::os(&w.path)),
             repository: workspace.and_then(|w| w.repository.as_ref()).map(Text::os),
             branch: workspace.and_then(|w| w.branch.clone()),
             base: workspace.and_then(|w| w.base.clone()),
@@ -118,7 +119,7 @@ impl Run {
             commit_count: report.map(|report| report.commit_count),
             dirty: report.map(|report| report.dirty),
             kind: workspace.map(|w| w.kind.clone()),
-            directory: workspace.map(|w| Text::os(&w.directory)),
+            directory: standing.map(|w| Text::os(&w.directory)),
             task: record.task.to_string(),
             command: record
                 .command
@@ -344,7 +345,10 @@ mod tests {
             instance: attempt.instance(),
             state: RunState::Exited,
             title: None,
-            command: Some(vec![OsText::new("sh"), OsText::from_bytes(b"\xff".to_vec())]),
+            command: Some(vec![
+                OsText::new("sh"),
+                OsText::from_bytes(b"\xff".to_vec()),
+            ]),
             workspace: Some(Workspace {
                 kind: "worktree".into(),
                 preparer: PreparerName::new("worktree").unwrap(),
@@ -414,6 +418,17 @@ mod tests {
             with(None, Some(Signal::TERM), EndCause::TimedOut),
             (Some(124), Some("SIGTERM".into()))
         );
+    }
+
+    #[test]
+    fn a_workspace_that_is_gone_is_not_named() {
+        let closed = RunRecord {
+            state: RunState::Closed,
+            ..record()
+        };
+        let run = Run::new(&closed, None);
+        assert_eq!((run.workspace, run.directory), (None, None));
+        assert_eq!(run.branch.as_deref(), Some("groundcrew/x"));
     }
 
     #[test]

@@ -335,7 +335,10 @@ mod tests {
     }
 
     fn made(words: &[&str], surroundings: &Surroundings) -> Result<LaunchRequest, Failing> {
-        let words = ["groundcrew", "run"].iter().chain(words).chain(&["--", "prog", "-x"]);
+        let words = ["groundcrew", "run"]
+            .iter()
+            .chain(words)
+            .chain(&["--", "prog", "-x"]);
         let cli = Cli::try_parse_from(words).unwrap();
         match cli.verb {
             Verb::Run(args) => fresh(&args, cli.format, surroundings),
@@ -371,10 +374,16 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         let request = made(&[], &at(outside.path(), NONE)).unwrap();
         assert_eq!(request.executor.as_str(), "local");
-        assert!(matches!(request.workspace, WorkspaceRequest::Scratch { .. }));
+        assert!(matches!(
+            request.workspace,
+            WorkspaceRequest::Scratch { .. }
+        ));
         let request = made(&["--executor", "worktree"], &at(outside.path(), NONE)).unwrap();
         assert_eq!(request.executor.as_str(), "worktree");
-        assert!(matches!(request.workspace, WorkspaceRequest::Scratch { .. }));
+        assert!(matches!(
+            request.workspace,
+            WorkspaceRequest::Scratch { .. }
+        ));
     }
 
     #[test]
@@ -382,7 +391,10 @@ mod tests {
         let repository = repository();
         let here = at(repository.path(), NONE);
         let request = made(&["--executor", "local"], &here).unwrap();
-        assert!(matches!(request.workspace, WorkspaceRequest::Scratch { .. }));
+        assert!(matches!(
+            request.workspace,
+            WorkspaceRequest::Scratch { .. }
+        ));
         let request = made(&["--executor", "local", "--repo", "."], &here).unwrap();
         assert_eq!(
             request.workspace,
@@ -395,7 +407,12 @@ mod tests {
     #[test]
     fn a_session_finds_its_scratch_directory_again() {
         let outside = tempfile::tempdir().unwrap();
-        let task = |words: &[&str]| made(words, &at(outside.path(), NONE)).unwrap().task.unwrap();
+        let task = |words: &[&str]| {
+            made(words, &at(outside.path(), NONE))
+                .unwrap()
+                .task
+                .unwrap()
+        };
         assert_eq!(task(&["--session", "s1"]).as_str(), "s1");
         assert_ne!(task(&[]), task(&[]));
     }
@@ -422,13 +439,21 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         let request = made(&["--env", "A=b=c"], &at(outside.path(), NONE)).unwrap();
         let of = |name: &str| {
-            let all = request.environment.iter().filter(|d| d.key.as_bytes() == name.as_bytes());
-            all.map(|d| (d.tier, d.origin.0.as_str(), d.value.clone())).collect::<Vec<_>>()
+            let all = request
+                .environment
+                .iter()
+                .filter(|d| d.key.as_bytes() == name.as_bytes());
+            all.map(|d| (d.tier, d.origin.0.as_str(), d.value.clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             of("A"),
             [
-                (Tier::Inherited, inherit::ORIGIN, Value::Literal("inherited".into())),
+                (
+                    Tier::Inherited,
+                    inherit::ORIGIN,
+                    Value::Literal("inherited".into())
+                ),
                 (Tier::Request, "--env", Value::Literal("b=c".into())),
             ]
         );
@@ -450,7 +475,10 @@ mod tests {
         assert_eq!(streams(&[], ALL), (true, true));
         assert_eq!(streams(&["-T"], ALL), (false, false));
         assert_eq!(streams(&["--format", "json"], ALL), (false, false));
-        let piped = Terminals { input: false, ..ALL };
+        let piped = Terminals {
+            input: false,
+            ..ALL
+        };
         assert_eq!(streams(&[], piped), (false, false));
     }
 
