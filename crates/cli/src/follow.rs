@@ -83,6 +83,9 @@ impl Follow<'_> {
     ///
     /// When the run cannot be reached, or standard output cannot be written though somebody wants it.
     pub(crate) async fn follow(&self, signals: &mut Signals) -> Result<Ending, Failing> {
+        if self.called == Some(Call::Hangup) {
+            return Ok(Ending::Detached(self.called));
+        }
         let agent = agent_process()?;
         let (instance, mut stdio) = self.attach(&agent).await?;
         let raw = match self.inward {
@@ -96,6 +99,11 @@ impl Follow<'_> {
             actions.push(resize(&instance, &agent));
         }
         let mut level = 0;
+        if let Some(call) = self.called {
+            // An end was asked for already.
+            level = escalate(level, Call::Terminate);
+            actions.push(self.act(level, call, &instance, &agent));
+        }
         let ending = {
             let mut pump = pin!(self.pump(&agent, stdio, &mut output));
             loop {

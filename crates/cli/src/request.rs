@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Verb};
     use clap::Parser as _;
-    use groundcrew_core::{env::Value, process::StdioKind};
+    use groundcrew_core::env::Value;
     use std::path::Path;
 
     const NONE: Terminals = Terminals {

@@ -61,6 +61,7 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
         from,
         inward,
         meaning: Meaning::Watching,
+        called: None,
     };
     match Box::pin(follow.follow(&mut signals)).await? {
         Ending::Detached(_) => {

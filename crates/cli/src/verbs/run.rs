@@ -78,9 +78,9 @@ async fn attended(
     signals: &mut Signals,
 ) -> Result<u8, Failing> {
     let console = &context.console;
-    let Launched { record, .. } =
+    let (Launched { record, .. }, called) =
         Box::pin(launch(launcher, plan, &mut events, console, signals)).await?;
-    if args.detach {
+    if args.detach && called.is_none() {
         let view = launcher.observe(&record.run).await?;
         detached(context, &view);
         return Ok(exit::DONE);
@@ -92,6 +92,7 @@ async fn attended(
         from: Offset(0),
         inward: request::inward(args, console.format, context.surroundings.terminals),
         meaning: Meaning::Command,
+        called,
     };
     let followed = Box::pin(follow.follow(signals)).await;
     match followed {
