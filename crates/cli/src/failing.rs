@@ -243,7 +243,10 @@ mod tests {
         assert_eq!(failing.code(true), 130);
         let failing = Failing::cancelled(launch_error(ErrorKind::ProgramNotFound), 130);
         assert_eq!(failing.code(true), 127);
-        assert_eq!(Failing::from(launch_error(ErrorKind::TimedOut)).code(true), 125);
+        assert_eq!(
+            Failing::from(launch_error(ErrorKind::TimedOut)).code(true),
+            125
+        );
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) struct Follow<'a> {
     pub inward: Inward,
     /// What a signal to us means.
     pub meaning: Meaning,
+    /// A signal that came too late to cancel the launch.
+    pub(crate) called: Option<Call>,
 }
 
 /// What is done to the run besides reading: each ends with what a person should know.

@@ -62,8 +62,10 @@ pub(crate) async fn launch(
     }
     progress.finish();
     match (result, cancelled) {
-        (Ok(launched), cancelled) => Ok((launched, cancelled)),
+        (Ok(done), late) => Ok((done, late)),
         (Err(error), None) => Err(error.into()),
-        (Err(error), Some(call)) => Err(Failing::cancelled(error, exit::signalled(call.number().0))),
+        (Err(error), Some(call)) => {
+            Err(Failing::cancelled(error, exit::signalled(call.number().0)))
+        }
     }
 }
