@@ -11,7 +11,7 @@ use groundcrew_core::{
 pub const DONE: u8 = 0;
 /// Failed; nothing is left behind.
 pub const FAILED: u8 = 1;
-/// The command line is wrong; the same for every verb.
+/// The command line is wrong, or what it asks for.
 pub const USAGE: u8 = 2;
 /// No run has that id, or more than one has.
 pub const NOT_FOUND: u8 = 3;
@@ -60,6 +60,7 @@ pub const fn of_launch_failure(kind: ErrorKind) -> u8 {
 /// Returns the code of all other verbs for a failure.
 pub const fn of_failure(kind: ErrorKind) -> u8 {
     match kind {
+        ErrorKind::InvalidInput => USAGE,
         ErrorKind::NotFound | ErrorKind::Ambiguous => NOT_FOUND,
         ErrorKind::WouldLoseWork => REFUSED,
         ErrorKind::Unavailable | ErrorKind::Backpressure | ErrorKind::SessionBusy => UNAVAILABLE,
@@ -121,6 +122,7 @@ mod tests {
         assert_eq!(of_launch_failure(ErrorKind::InterpreterNotFound), 126);
         assert_eq!(of_launch_failure(ErrorKind::DirectoryNotFound), 125);
         assert_eq!(of_launch_failure(ErrorKind::NotFound), 125);
+        assert_eq!(of_failure(ErrorKind::InvalidInput), 2);
         assert_eq!(of_failure(ErrorKind::NotFound), 3);
         assert_eq!(of_failure(ErrorKind::Ambiguous), 3);
         assert_eq!(of_failure(ErrorKind::WouldLoseWork), 4);

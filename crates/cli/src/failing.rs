@@ -27,7 +27,7 @@ enum Cause {
     Failed(ErrorKind),
     /// A launch failed, and what it left behind is owned.
     Leftovers(ErrorKind),
-    /// We were asked to leave at once.
+    /// We were asked to leave by a signal; this is the code for it.
     Called(u8),
 }
 
@@ -53,6 +53,19 @@ impl Failing {
                 ..Failure::default()
             }),
             cause: Cause::Called(code),
+        }
+    }
+
+    /// A launch was cancelled by a signal.
+    pub(crate) fn cancelled(error: LaunchError, code: u8) -> Self {
+        let failing = Self::from(error);
+        Self {
+            cause: match failing.cause {
+                // It would have failed anyway.
+                Cause::Failed(kind) if kind != ErrorKind::Cancelled => failing.cause,
+                _ => Cause::Called(code),
+            },
+            ..failing
         }
     }
 
@@ -207,5 +220,68 @@ impl From<&Unwound> for Rollback {
             clean: unwound.is_clean(),
             items: items.chain(unsettled).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use groundcrew_core::event::Step;
+    use std::sync::Arc;
+
+    fn launch_error(kind: ErrorKind) -> LaunchError {
+        LaunchError {
+            step: Step::Create,
+            error: Arc::new(Error::new(kind, "no").with("path", "/x")),
+            rollback: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_cancelled_launch_has_the_code_of_the_signal_and_a_failed_one_its_own() {
+        let failing = Failing::cancelled(launch_error(ErrorKind::Cancelled), 130);
+        assert_eq!(failing.code(true), 130);
+        let failing = Failing::cancelled(launch_error(ErrorKind::ProgramNotFound), 130);
+        assert_eq!(failing.code(true), 127);
+        assert_eq!(
+            Failing::from(launch_error(ErrorKind::TimedOut)).code(true),
+            125
+        );
+    }
+
+    #[test]
+    fn leftovers_have_a_code_of_their_own_where_no_code_is_passed_through() {
+        let unwound = Unwound {
+            unsettled: Some(Arc::new(Error::new(ErrorKind::ResourceExhausted, "full"))),
+            ..Unwound::default()
+        };
+        let error = LaunchError {
+            rollback: Arc::new(unwound),
+            ..launch_error(ErrorKind::TimedOut)
+        };
+        let failing = Failing::from(error);
+        assert_eq!((failing.code(true), failing.code(false)), (125, 5));
+        let rollback = failing.failure.rollback.as_ref().unwrap();
+        assert!(!rollback.clean && rollback.items.len() == 1);
+    }
+
+    #[test]
+    fn several_problems_are_told_at_once() {
+        let problem = |text: &'static str| Error::new(ErrorKind::InvalidInput, text);
+        let one = PlanError::from(problem("a\x1b[2J"));
+        assert_eq!(in_words(&Failing::from(one).failure), "a\\u{1b}[2J");
+        let two = PlanError {
+            problems: vec![problem("a"), problem("b")],
+            conflicts: Vec::new(),
+        };
+        let failing = Failing::from(two);
+        assert_eq!(failing.failure.problems.len(), 2);
+        assert_eq!(failing.failure.message, "the request has 2 problems");
+    }
+
+    #[test]
+    fn a_failure_in_words_names_step_and_context() {
+        let failing = Failing::from(launch_error(ErrorKind::TimedOut));
+        assert_eq!(in_words(&failing.failure), "create: no [path=/x]");
     }
 }

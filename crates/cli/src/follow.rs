@@ -20,10 +20,18 @@ use crate::{
     console::Console,
     failing::Failing,
     output::{Output, Shape},
-    signals::{Call, Signals, unless_called},
+    signals::{Call, Signals, leaves, unless_called},
     stdin::{Forwarded, Input},
     terminal::{self, RawMode},
 };
+
+/// How far we are with ending the command: it was asked to stop.
+const STOPPED: u8 = 2;
+/// How far we are with ending the command: it was killed.
+const KILLED: u8 = 3;
+
+/// How long we wait for a reader when we leave.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What goes to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +62,8 @@ pub(crate) enum Ending {
     Lost(Error),
     /// We left, by the detach key or by a signal; it runs on.
     Detached(Option<Call>),
+    /// We left, by a signal, though not everything was written; it was ended before.
+    Left(Call),
 }
 
 /// What to follow, and how.
@@ -71,6 +81,8 @@ pub(crate) struct Follow<'a> {
     pub inward: Inward,
     /// What a signal to us means.
     pub meaning: Meaning,
+    /// A signal that came too late to cancel the launch.
+    pub(crate) called: Option<Call>,
 }
 
 /// What is done to the run besides reading: each ends with what a person should know.
@@ -83,6 +95,9 @@ impl Follow<'_> {
     ///
     /// When the run cannot be reached, or standard output cannot be written though somebody wants it.
     pub(crate) async fn follow(&self, signals: &mut Signals) -> Result<Ending, Failing> {
+        if self.called == Some(Call::Hangup) {
+            return Ok(Ending::Detached(self.called));
+        }
         let agent = agent_process()?;
         let (instance, mut stdio) = self.attach(&agent).await?;
         let raw = match self.inward {
@@ -95,8 +110,15 @@ impl Follow<'_> {
         if raw.is_some() {
             actions.push(resize(&instance, &agent));
         }
+        let mut stops = Actions::new();
         let mut level = 0;
+        if let Some(call) = self.called {
+            // An end was asked for already.
+            level = escalate(level, Call::Terminate);
+            stops.push(self.act(level, call, &instance, &agent));
+        }
         let ending = {
+            let mut at_rest = false;
             let mut pump = pin!(self.pump(&agent, stdio, &mut output));
             loop {
                 tokio::select! {
@@ -111,9 +133,12 @@ impl Follow<'_> {
                         }
                         call if self.meaning == Meaning::Watching => break Ending::Detached(Some(call)),
                         Call::Hangup => break Ending::Detached(Some(call)),
+                        // Whoever does not read what we write must not keep us.
+                        call if at_rest || level >= KILLED => break Ending::Left(call),
                         call => {
                             level = escalate(level, call);
-                            actions.push(self.act(level, call, &instance, &agent));
+                            let action = self.act(level, call, &instance, &agent);
+                            if level >= STOPPED { stops.push(action) } else { actions.push(action) }
                         }
                     },
                     forwarded = &mut forwarding => {
@@ -125,6 +150,10 @@ impl Follow<'_> {
                         }
                     }
                     Some(done) = actions.next() => self.tell(done, raw.is_some()),
+                    Some(done) = stops.next() => {
+                        at_rest |= done.is_ok();
+                        self.tell(done, raw.is_some());
+                    }
                     ended = &mut pump => break match ended {
                         Ok(status) => Ending::Ended(status),
                         Err(error) => Ending::Lost(error),
@@ -132,20 +161,21 @@ impl Follow<'_> {
                 }
             }
         };
+        let ended = matches!(ending, Ending::Ended(_) | Ending::Lost(_));
+        if !ended {
+            // What was printed last is shown, but nobody who wants to leave waits for a reader.
+            drop(tokio::time::timeout(LAST_WORDS, output.finish()).await);
+            return Ok(ending);
+        }
         let written = unless_called(signals, leaves, output.finish()).await;
         drop(raw);
-        let detached = matches!(ending, Ending::Detached(_));
-        if !detached {
-            // A stop that is under way brings the run to rest; it must not be left half-way.
-            let resting = actions.for_each(async |done| self.tell(done, false));
-            _ = unless_called(signals, leaves, resting).await;
-        }
+        // A stop that is under way brings the run to rest; it must not be left half-way.
+        let resting = stops.for_each(async |done| self.tell(done, false));
+        _ = unless_called(signals, leaves, resting).await;
         match written {
-            Ok(Err(error)) if !detached => {
-                Err(Error::io("standard output cannot be written", error)
-                    .with("run", &self.record.run)
-                    .into())
-            }
+            Ok(Err(error)) => Err(Error::io("standard output cannot be written", error)
+                .with("run", &self.record.run)
+                .into()),
             _ => Ok(ending),
         }
     }
@@ -211,8 +241,8 @@ impl Follow<'_> {
         agent: &ProcessId,
     ) -> BoxFuture<'a, Result<(), Error>> {
         match level {
-            0 | 1 => signal(instance, agent, call.number()),
-            2 => {
+            ..STOPPED => signal(instance, agent, call.number()),
+            STOPPED => {
                 self.say("stopping; once more kills");
                 let run = &self.record.run;
                 async move { self.launcher.stop(run, None).await.map(drop) }.boxed()
@@ -253,17 +283,9 @@ const fn escalate(level: u8, call: Call) -> u8 {
     match call {
         // What is not an end is forwarded and does not count.
         Call::Quit => 0,
-        Call::Terminate if level < 2 => 2,
+        Call::Terminate if level < STOPPED => STOPPED,
         _ => level.saturating_add(1),
     }
-}
-
-/// Returns whether a call ends a wait that nobody needs any more.
-const fn leaves(call: Call) -> bool {
-    matches!(
-        call,
-        Call::Interrupt | Call::Quit | Call::Terminate | Call::Hangup
-    )
 }
 
 fn signal<'a>(

@@ -70,7 +70,7 @@ mod tests {
     fn versions_are_read_as_git_writes_them() {
         assert_eq!(parse("git version 2.39.5"), Some((2, 39)));
         assert_eq!(parse("git version 2.50.1 (Apple Git-155)"), Some((2, 50)));
-        assert_eq!(parse("git version 3.0-rc1"), None);
+        assert_eq!(parse("git version 3.0-rc1"), Some((3, 0)));
         assert_eq!(parse("hub"), None);
         assert!((2, 38) < OLDEST && (3, 0) > OLDEST);
     }

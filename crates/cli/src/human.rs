@@ -71,6 +71,9 @@ pub(crate) fn facts(
     let Some(workspace) = &record.workspace else {
         return lines;
     };
+    if workspace.owned && record.state == RunState::Closed {
+        return lines;
+    }
     if let Some(branch) = &workspace.branch {
         let count = report.map_or_else(String::new, |report| match report.commit_count {
             0 => " (no commits)".to_owned(),

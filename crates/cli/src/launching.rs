@@ -14,7 +14,7 @@ use crate::{
     signals::{Call, Signals},
 };
 
-/// Launches.
+/// Launches; returns the signal that came too late to cancel, if one did.
 ///
 /// # Errors
 ///
@@ -25,23 +25,23 @@ pub(crate) async fn launch(
     events: &mut UnboundedReceiver<Event>,
     console: &Console,
     signals: &mut Signals,
-) -> Result<Launched, Failing> {
+) -> Result<(Launched, Option<Call>), Failing> {
     let mut progress = Progress::new(console);
     let ticket = launcher.launch(plan);
-    let mut cancelled = false;
+    let mut cancelled = None;
     let result = loop {
         tokio::select! {
             biased;
             call = signals.next() => match call {
                 Call::Resized | Call::Continued => {}
-                call if cancelled => {
+                call if cancelled.is_some() => {
                     return Err(Failing::called(
                         "left before everything was taken back; the rest is owned: see `groundcrew recover`",
                         exit::signalled(call.number().0),
                     ));
                 }
-                _ => {
-                    cancelled = true;
+                call => {
+                    cancelled = Some(call);
                     ticket.cancel();
                     progress.note("cancelling; once more leaves at once");
                 }
@@ -61,5 +61,11 @@ pub(crate) async fn launch(
         }
     }
     progress.finish();
-    Ok(result?)
+    match (result, cancelled) {
+        (Ok(done), late) => Ok((done, late)),
+        (Err(error), None) => Err(error.into()),
+        (Err(error), Some(call)) => {
+            Err(Failing::cancelled(error, exit::signalled(call.number().0)))
+        }
+    }
 }

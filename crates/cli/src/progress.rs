@@ -141,6 +141,8 @@ fn plain(kind: &EventKind) -> Option<String> {
     let line = match kind {
         EventKind::Warning(text) => text.clone(),
         EventKind::StepProgress(step, line) => format!("{step}: {line}"),
+        // Gates that passed at once are no news.
+        EventKind::StepFinished(_, after) if *after < Duration::from_millis(1) => return None,
         EventKind::StepFinished(step, after) => format!("{step} ({})", short(*after)),
         EventKind::StepFailed(step, kind) => format!("{step} failed ({kind})"),
         EventKind::RollbackStarted(_) => "rolling back".to_owned(),
@@ -245,7 +247,9 @@ mod tests {
     }
 
     #[test]
-    fn every_step_that_ended_is_a_plain_line() {
+    fn a_step_that_took_time_is_a_plain_line() {
+        let gate = EventKind::StepFinished(Step::Admit, Duration::from_micros(20));
+        assert_eq!(plain(&gate), None);
         let kind = EventKind::StepFinished(Step::Start, Duration::from_millis(12));
         assert_eq!(plain(&kind).unwrap(), "start (12 ms)");
         assert_eq!(plain(&EventKind::Launched), None);

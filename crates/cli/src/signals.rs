@@ -109,6 +109,11 @@ fn mask(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
+/// Returns whether a call asks to leave.
+pub(crate) const fn leaves(call: Call) -> bool {
+    !matches!(call, Call::Resized | Call::Continued)
+}
+
 /// Waits for something, unless a call comes first that ends the wait.
 pub(crate) async fn unless_called<T>(
     signals: &mut Signals,

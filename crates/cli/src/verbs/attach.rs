@@ -61,9 +61,11 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
         from,
         inward,
         meaning: Meaning::Watching,
+        called: None,
     };
     match Box::pin(follow.follow(&mut signals)).await? {
-        Ending::Detached(_) => {
+        // Nothing is ended from here: whoever leaves, leaves a run that goes on.
+        Ending::Detached(_) | Ending::Left(_) => {
             console.note(&format!("detached; {} runs on", record.run));
             let view = crew.launcher.observe(&record.run).await?;
             console.document(&Document::new(Run::new(&view.record, view.report.as_ref())));

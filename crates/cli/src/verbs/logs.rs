@@ -15,7 +15,7 @@ use crate::{
     failing::Failing,
     output::{Output, Shape},
     program::{Context, Crew},
-    signals::{Call, Signals, unless_called},
+    signals::{Signals, leaves, unless_called},
     verbs::attach::agent,
 };
 
@@ -51,9 +51,9 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
     }
     let mut output = Output::start(shape, Offset(args.from))?;
     let reading = read(&crew, &record, &process, args.follow, &mut output);
-    let read = unless_called(&mut signals, ends, reading).await;
+    let read = unless_called(&mut signals, leaves, reading).await;
     let offset = output.at();
-    let written = unless_called(&mut signals, ends, output.finish()).await;
+    let written = unless_called(&mut signals, leaves, output.finish()).await;
     if console.format == Format::Json {
         // What went wrong half-way belongs into the one document.
         let error = match &read {
@@ -80,10 +80,6 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
         }));
     }
     Ok(exit::DONE)
-}
-
-const fn ends(call: Call) -> bool {
-    !matches!(call, Call::Resized | Call::Continued)
 }
 
 /// Copies recorded output; with `follow` until the command ends, else up to what is recorded now.

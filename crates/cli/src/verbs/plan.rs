@@ -144,7 +144,12 @@ fn planned(plan: &Plan) -> Planned {
 fn variable(definition: &Definition) -> Variable {
     let name = definition.key.as_bytes();
     let (value, secret) = match &definition.value {
-        Value::Literal(text) if may_be_secret(name, text.as_bytes()) => (None, None),
+        // Who the run is, is no secret.
+        Value::Literal(text)
+            if definition.tier != Tier::Identity && may_be_secret(name, text.as_bytes()) =>
+        {
+            (None, None)
+        }
         Value::Literal(text) => (Some(Text::new(text.as_bytes())), None),
         Value::Secret(name) => (None, Some(name.to_string())),
     };
@@ -159,7 +164,7 @@ fn variable(definition: &Definition) -> Variable {
 
 /// Returns whether a value could be a secret, by the variable's name or by what it looks like; rather once too often.
 fn may_be_secret(name: &[u8], value: &[u8]) -> bool {
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 13] = [
         "TOKEN",
         "SECRET",
         "PASS",
@@ -170,7 +175,6 @@ fn may_be_secret(name: &[u8], value: &[u8]) -> bool {
         "COOKIE",
         "PRIVATE",
         "SESSION",
-        "CERT",
         "DSN",
         "GIT_CONFIG_VALUE",
         "CONNECTION",

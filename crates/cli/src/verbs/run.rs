@@ -1,8 +1,9 @@
 //! `run` and `resume`: launch, then stay with the command until it ends or we leave.
 
+use std::pin::pin;
+
 use groundcrew_core::{
     Launched, Launcher, Plan, RunView,
-    error::Error,
     id::RunId,
     process::Offset,
     store::{RunRecord, RunState},
@@ -19,7 +20,7 @@ use crate::{
     launching::launch,
     program::Context,
     request,
-    signals::Signals,
+    signals::{Signals, leaves, unless_called},
 };
 
 type Events = UnboundedReceiver<groundcrew_core::event::Event>;
@@ -78,9 +79,9 @@ async fn attended(
     signals: &mut Signals,
 ) -> Result<u8, Failing> {
     let console = &context.console;
-    let Launched { record, .. } =
+    let (Launched { record, .. }, called) =
         Box::pin(launch(launcher, plan, &mut events, console, signals)).await?;
-    if args.detach {
+    if args.detach && called.is_none() {
         let view = launcher.observe(&record.run).await?;
         detached(context, &view);
         return Ok(exit::DONE);
@@ -92,6 +93,7 @@ async fn attended(
         from: Offset(0),
         inward: request::inward(args, console.format, context.surroundings.terminals),
         meaning: Meaning::Command,
+        called,
     };
     let followed = Box::pin(follow.follow(signals)).await;
     match followed {
@@ -101,8 +103,13 @@ async fn attended(
             console.document(&Document::new(Run::new(&view.record, view.report.as_ref())));
             Ok(call.map_or(exit::DONE, |call| exit::signalled(call.number().0)))
         }
+        Ok(Ending::Left(call)) => {
+            let view = launcher.observe(&record.run).await?;
+            tell(context, &view);
+            Ok(exit::signalled(call.number().0))
+        }
         Ok(Ending::Ended(status)) => {
-            let view = settled(launcher, &record.run).await?;
+            let view = settled(context, launcher, &record.run, signals).await?;
             tell(context, &view);
             Ok(exit::of_command(status))
         }
@@ -118,10 +125,31 @@ async fn attended(
     }
 }
 
-/// Settles a run whose command ended, and reads it again.
-async fn settled(launcher: &Launcher, run: &RunId) -> Result<RunView, Error> {
-    launcher.settle(run).await?;
-    launcher.observe(run).await
+/// Settles a run whose command ended, and reads it again; the second signal leaves at once.
+async fn settled(
+    context: &Context,
+    launcher: &Launcher,
+    run: &RunId,
+    signals: &mut Signals,
+) -> Result<RunView, Failing> {
+    let mut settling = pin!(async {
+        launcher.settle(run).await?;
+        launcher.observe(run).await
+    });
+    // Whoever pressed Ctrl-C twice to end the command does not mean this.
+    if let Ok(view) = unless_called(signals, leaves, settling.as_mut()).await {
+        return Ok(view?);
+    }
+    context
+        .console
+        .note("taking back what the command used; once more leaves at once");
+    match unless_called(signals, leaves, settling).await {
+        Ok(view) => Ok(view?),
+        Err(call) => Err(Failing::called(
+            "left before everything was taken back; the rest is owned: see `groundcrew recover`",
+            exit::signalled(call.number().0),
+        )),
+    }
 }
 
 fn tell(context: &Context, view: &RunView) {
