@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::ground::{Ground, Job, text};
 
 #[test]
-fn c21_f080_heavy_sixty_four_runs_at_once_on_a_fresh_state_directory_all_succeed() {
+fn c21_f080_f149_heavy_sixty_four_runs_at_once_on_a_fresh_state_directory_all_succeed() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let config = std::fs::read(repository.git_dir().join("config")).unwrap();
@@ -46,7 +46,7 @@ fn c21_f080_heavy_sixty_four_runs_at_once_on_a_fresh_state_directory_all_succeed
 }
 
 #[test]
-fn heavy_of_sixty_four_runs_of_one_session_one_wins() {
+fn f151_heavy_of_sixty_four_runs_of_one_session_one_wins() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let options = ["--format", "json", "--detach", "--session", "same"];
@@ -76,7 +76,7 @@ fn heavy_of_sixty_four_runs_of_one_session_one_wins() {
 }
 
 #[test]
-fn a_session_with_a_kept_run_is_busy_and_named() {
+fn f129_a_session_with_a_kept_run_is_busy_and_named() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let options = ["--session", "mine", "--keep"];

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::ground::{Ground, Leaks, is_alive, path, text, until};
+use crate::ground::{Ground, is_alive, path, text, until};
 
 /// Prints a line, waits for a file, prints another, waits for the next.
 const STEPS: &str = "echo $$ >\"$OUT/pid\"; echo one; \
@@ -143,7 +143,6 @@ fn a_lapsed_lease_ends_the_processes_and_the_changed_workspace_stays() {
 fn a_lapsed_lease_and_an_unchanged_workspace_leave_nothing() {
     let ground = Ground::new();
     let repository = ground.repository("r");
-    ground.runs(false);
     let controller = ground
         .run_shell(&repository, &["--lease", "1s"], "echo $$; exec sleep 600")
         .spawn();
@@ -152,7 +151,7 @@ fn a_lapsed_lease_and_an_unchanged_workspace_leave_nothing() {
     controller.wait();
     until("the lease has lapsed", || !is_alive(pid));
     ground.recover();
-    assert_eq!(ground.runs(false), [0; 0]);
+    assert_eq!(ground.runs(false), [""; 0]);
     assert_eq!(repository.branches(), ["main"]);
     assert_eq!(repository.worktree_entries(), [""; 0]);
     ground.until_quiet();
@@ -255,12 +254,9 @@ fn c04_recovery_leaves_what_is_not_ours_and_what_lives() {
 fn c04_a_process_in_a_workspace_is_ended_before_the_workspace_goes() {
     let ground = Ground::new();
     let repository = ground.repository("r");
-    ground.runs(false);
-    let leaks = Leaks::watch(&ground, &[&repository]);
     let script = "setsid sleep 600 </dev/null >/dev/null 2>&1 & echo done";
     let run = ground.ran(&repository, &[], script);
     assert_eq!(run["state"], "closed");
     ground.until_quiet();
     assert!(!path(&run["workspace"]).exists());
-    drop(leaks);
 }

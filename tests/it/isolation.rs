@@ -40,7 +40,6 @@ fn c03_a_workspace_that_cannot_be_made_starts_nothing_anywhere() {
     let repository = ground.repository("r");
     let probe = ground.path("ran");
     let script = format!("pwd >'{}'", probe.display());
-    ground.runs(false);
     let leaks = Leaks::watch(&ground, &[&repository]);
     let failing = git_that(
         &ground,
@@ -140,7 +139,6 @@ fn c26_a_branch_that_exists_is_refused_and_stays() {
     repository.git(["branch", "free"]);
     let held = ground.path("held");
     repository.git(["worktree", "add", "-q", held.to_str().unwrap(), "topic"]);
-    ground.runs(false);
     let leaks = Leaks::watch(&ground, &[&repository]);
     for branch in ["topic", "free", "main"] {
         let outcome = ground
@@ -198,7 +196,6 @@ fn c28_f093_a_required_filter_that_is_missing_is_named_and_leaves_nothing_half_m
     repository.git(["config", "filter.lfs.process", "absent-lfs filter-process"]);
     repository.git(["config", "filter.lfs.smudge", "absent-lfs smudge -- %f"]);
     repository.git(["config", "filter.lfs.required", "true"]);
-    ground.runs(false);
     let leaks = Leaks::watch(&ground, &[&repository]);
     for _ in 0..2 {
         let outcome = ground

@@ -24,7 +24,6 @@ fn struck_at(ground: &Ground, call: crate::ground::Call<'_>, point: &str, signal
 fn interrupts_before_the_commit_cancel_and_leave_nothing() {
     let ground = Ground::new();
     let repository = ground.repository("r");
-    ground.runs(false);
     let leaks = Leaks::watch(&ground, &[&repository]);
     for point in [
         "reserve.before",
@@ -51,7 +50,6 @@ fn interrupts_before_the_commit_cancel_and_leave_nothing() {
 fn a_second_interrupt_leaves_at_once_and_recovery_takes_the_rest_back() {
     let ground = Ground::new();
     let repository = ground.repository("r");
-    ground.runs(false);
     let leaks = Leaks::watch(&ground, &[&repository]);
     let held = ground.path("held");
     let job = ground

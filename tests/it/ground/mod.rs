@@ -209,6 +209,16 @@ impl Ground {
         self.call(["--format", "json", "recover"]).run().ok().json()
     }
 
+    /// Uses the state directory once, so that it holds what every used one holds.
+    fn use_once(&self) {
+        let name = "out/used";
+        if !self.root.join(name).exists() {
+            let repository = self.repository(name);
+            self.ran(&repository, &[], "true");
+            self.until_quiet();
+        }
+    }
+
     /// Returns the processes that belong to this ground.
     pub(crate) fn processes(&self) -> Vec<Process> {
         processes::below(&self.root)

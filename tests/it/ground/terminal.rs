@@ -1,15 +1,20 @@
 //! A call of the command in a terminal: keys, size, modes, what is on the screen.
 
 use std::{
-    io::Write as _,
+    fs::File,
+    io::{self, Read, Write as _},
     os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
     process::Child,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use pty_process::{Size, blocking::Pty};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal},
     termios::{LocalModes, Termios, tcgetattr},
 };
@@ -27,13 +32,46 @@ pub(crate) struct Terminal {
     pty: Pty,
     pid: Pid,
     call: String,
+    gone: Arc<AtomicBool>,
+}
+
+/// The master's side, read until the terminal is taken away.
+struct Screen {
+    file: File,
+    gone: Arc<AtomicBool>,
+}
+
+impl Read for Screen {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        const LOOK: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 50_000_000,
+        };
+        while !self.gone.load(Ordering::Relaxed) {
+            if poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK))? > 0 {
+                return self.file.read(buffer);
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The window is closed: the last one who holds the master's side lets go of it.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Terminal {
     pub(super) fn watch(pty: Pty, child: Child, call: String) -> Self {
         let board = Arc::new(Board::default());
-        let reader = std::fs::File::from(pty.as_fd().try_clone_to_owned().unwrap());
-        board.read(reader, |seen| &mut seen.stdout);
+        let gone = Arc::new(AtomicBool::new(false));
+        let screen = Screen {
+            file: File::from(pty.as_fd().try_clone_to_owned().unwrap()),
+            gone: Arc::clone(&gone),
+        };
+        board.read(screen, |seen| &mut seen.stdout);
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         board.wait(child);
         Self {
@@ -41,6 +79,7 @@ impl Terminal {
             pty,
             pid,
             call,
+            gone,
         }
     }
 
