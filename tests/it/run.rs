@@ -126,7 +126,7 @@ fn the_executor_local_works_in_the_directory_itself() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let refs = repository.refs();
-    let options = ["--executor", "local"];
+    let options = ["--executor", "local", "--repo", "."];
     ground
         .run_shell(&repository, &options, "pwd -P; echo made >made")
         .run()

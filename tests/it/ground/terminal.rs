@@ -26,7 +26,6 @@ use super::{
 };
 
 /// A call in a terminal.
-#[derive(Debug)]
 pub(crate) struct Terminal {
     board: Arc<Board>,
     pty: Pty,
