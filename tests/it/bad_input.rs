@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::ground::{Ground, Leaks, Repository};
+use crate::ground::{Ground, Leaks, Repository, text};
 
 /// A call that must be refused.
 struct Refused<'a> {
@@ -105,7 +105,7 @@ fn f086_f087_f088_bases_branches_and_executors_that_cannot_be_are_refused_by_nam
         (
             &["--base", "--upload-pack=x"],
             125,
-            "invalid_input",
+            "not_found",
             &["--upload-pack"],
         ),
         (&["--branch", "a..b"], 125, "invalid_input", &["a..b"]),
@@ -360,21 +360,22 @@ fn words_that_are_no_command_line_have_a_code_of_their_own() {
 fn all_that_is_wrong_with_a_request_is_told_at_once() {
     let ground = Ground::new();
     let repository = ground.repository("r");
-    let options = [
-        "--format",
-        "json",
-        "--base",
-        "no-such-ref",
-        "--branch",
-        "a..b",
-    ];
-    let outcome = ground
+    ground.ran(&repository, &["--session", "taken", "--keep"], "true");
+    let options = ["--session", "taken", "--base", "no-such-ref"];
+    let json = ["--format", "json"].iter().chain(&options).copied();
+    let json: Vec<_> = json.collect();
+    let outcome = ground.run_in(&repository, &json, ["true"]).run().code(125);
+    let problems = outcome.error()["problems"].as_array().unwrap().clone();
+    let kinds: Vec<_> = problems
+        .iter()
+        .map(|problem| text(&problem["kind"]))
+        .collect();
+    assert_eq!(kinds, ["session_busy", "not_found"], "{outcome:?}");
+    let human = ground
         .run_in(&repository, &options, ["true"])
         .run()
         .code(125);
-    let all = outcome.error().to_string();
-    assert!(
-        all.contains("no-such-ref") && all.contains("a..b"),
-        "{outcome:?}"
-    );
+    for named in ["taken", "no-such-ref"] {
+        assert!(human.err().contains(named), "{human:?}");
+    }
 }

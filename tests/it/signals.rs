@@ -1,19 +1,29 @@
 //! Signals to the command, in each phase of a run, and what they leave.
 
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::ground::{Ground, Job, Leaks, path, text, until};
 
+/// Returns the file that tells that a launch waits.
+fn reached(held: &Path) -> PathBuf {
+    held.with_extension("reached")
+}
+
 /// Holds a launch at a point, and sends a signal there.
 fn struck_at(ground: &Ground, call: crate::ground::Call<'_>, point: &str, signal: Signal) -> Job {
-    let held = ground.path(format!("held-{point}"));
+    let held = ground.path(format!(
+        "held-{}-{}",
+        signal.as_raw(),
+        point.replace([':', '.'], "-")
+    ));
     let job = call.hold(point, &held).spawn();
-    until("the launch has come there", || {
-        held.with_extension("reached").exists()
-    });
+    until("the launch has come there", || reached(&held).exists());
     job.signal(signal);
     job.until_err("cancel");
     fs::write(&held, "").unwrap();
@@ -56,9 +66,7 @@ fn a_second_interrupt_leaves_at_once_and_recovery_takes_the_rest_back() {
         .run_shell(&repository, &[], "touch ran")
         .hold("create.before", &held)
         .spawn();
-    until("the launch has come there", || {
-        held.with_extension("reached").exists()
-    });
+    until("the launch has come there", || reached(&held).exists());
     job.signal(Signal::INT);
     job.until_err("cancel");
     job.signal(Signal::INT);

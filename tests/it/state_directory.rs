@@ -100,11 +100,11 @@ fn c16_f046_a_full_disk_loses_no_record_and_leaves_nothing() {
     let repository = ground.repository("r");
     let before = repository.fingerprint();
     fs::create_dir(ground.state()).unwrap();
-    let script = "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$GROUNDCREW_HOME\" || exit 90; cd \"$REPO\" || exit 91
+    let script = "mount -t tmpfs -o size=24m,mode=700 tmpfs \"$GROUNDCREW_HOME\" || exit 90; cd \"$REPO\" || exit 91
         \"$0\" run --keep -- true || exit 92
         \"$0\" run --keep -- true || exit 93
         \"$0\" --format json ls >\"$OUT/first\" || exit 94
-        head -c 4M /dev/zero >\"$GROUNDCREW_HOME/fill\" 2>/dev/null
+        head -c 32M /dev/zero >\"$GROUNDCREW_HOME/fill\" 2>/dev/null
         \"$0\" --format json run --keep -- true >\"$OUT/third\"; echo $? >\"$OUT/code\"
         \"$0\" --format json ls >\"$OUT/full\" || exit 95
         rm \"$GROUNDCREW_HOME/fill\"

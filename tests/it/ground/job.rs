@@ -140,7 +140,7 @@ impl Job {
     /// Sends a signal to it, unless it has ended.
     pub(crate) fn signal_if_alive(&self, signal: Signal) {
         if !self.has_ended() {
-            drop(rustix::process::kill_process(self.pid, signal));
+            _ = rustix::process::kill_process(self.pid, signal);
         }
     }
 
@@ -215,7 +215,7 @@ impl Job {
 
     fn kill(&self) {
         if !self.has_ended() {
-            drop(rustix::process::kill_process(self.pid, Signal::KILL));
+            _ = rustix::process::kill_process(self.pid, Signal::KILL);
         }
     }
 

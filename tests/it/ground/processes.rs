@@ -63,7 +63,7 @@ pub(crate) fn kill(processes: &[Process]) {
     for process in processes {
         if let Some(pid) = Pid::from_raw(process.pid) {
             // One that has ended meanwhile is no failure.
-            drop(rustix::process::kill_process(pid, Signal::KILL));
+            _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
 }

@@ -140,14 +140,13 @@ impl Terminal {
     pub(crate) fn wait(&self) -> Outcome {
         let ended = self.board.until(DEADLINE, |seen| seen.status).is_some();
         if !ended {
-            drop(rustix::process::kill_process(self.pid, Signal::KILL));
+            _ = rustix::process::kill_process(self.pid, Signal::KILL);
             panic!("took longer than {DEADLINE:?}: {:?}", self.outcome());
         }
         // Everything that was written is there once the last writer is gone.
-        drop(
-            self.board
-                .until(DEADLINE, |seen| (seen.open == 0).then_some(())),
-        );
+        _ = self
+            .board
+            .until(DEADLINE, |seen| (seen.open == 0).then_some(()));
         self.outcome()
     }
 
