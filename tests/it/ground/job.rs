@@ -117,11 +117,6 @@ impl Job {
         }
     }
 
-    /// Returns its process number.
-    pub(crate) fn pid(&self) -> i32 {
-        self.pid.as_raw_nonzero().get()
-    }
-
     /// Writes to its standard input.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
