@@ -232,7 +232,9 @@ fn c13_words_arrive_as_they_are() {
         .into_iter()
         .chain(words.iter().map(OsStr::new));
     let outcome = ground.run_in(&repository, &["--keep"], argv).run().ok();
-    let wanted: String = words.iter().map(|word| format!("[{word}]\0")).collect();
+    let wanted: String = words
+        .iter()
+        .fold(String::new(), |all, word| all + &format!("[{word}]\0"));
     assert_eq!(outcome.out(), wanted);
     let workspace = crate::ground::path(&ground.runs(false)[0]["workspace"]);
     for place in [workspace.as_path(), repository.path()] {

@@ -113,7 +113,7 @@ fn c01_files_hidden_by_the_commands_own_ignore_rules_refuse() {
         "echo '*' >.gitignore; echo x >hidden; mkdir d; echo y >d/deep",
     );
     let report = left.refuses("untracked", "hidden");
-    assert!(report.to_string().contains("d"), "{report:#}");
+    assert!(report.to_string().contains("d/"), "{report:#}");
     let report = left.forced();
     assert_eq!(left.saved(&report, "hidden"), "x");
     assert_eq!(left.saved(&report, "d/deep"), "y");

@@ -100,7 +100,7 @@ fn c10_f015_a_flood_on_both_streams_blocks_nobody() {
     let repository = ground.repository("r");
     let script = "head -c 300000 /dev/zero | tr '\\0' e >&2; head -c 300000 /dev/zero | tr '\\0' o; echo END";
     let outcome = ground.run_shell(&repository, &LOCAL, script).run().ok();
-    let count = |bytes: &[u8], wanted: u8| bytes.iter().filter(|byte| **byte == wanted).count();
+    let count = |bytes: &[u8], wanted: u8| bytes.split(|byte| *byte == wanted).count() - 1;
     assert_eq!(count(&outcome.stdout, b'o'), 300_000);
     assert!(outcome.out().ends_with("END\n"));
     assert!(count(&outcome.stderr, b'e') >= 300_000);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How long anything may take that should happen at once; machines may be busy.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Looks again and again until something holds.
 ///
