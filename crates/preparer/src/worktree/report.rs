@@ -1,6 +1,6 @@
 //! Finds worktrees again, and tells what they hold; reads only.
 
-use std::{io, path::Path};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
 
 use git2::{Oid, Repository, Sort};
 use groundcrew_core::{
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     files::{
         beneath,
+        id::FileId,
         marker::{Layout, MARKER, Marker},
     },
     git::{
@@ -73,10 +74,16 @@ pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error
         .filter(|parent| parent.parent() == Some(&shared.config.worktrees))
         .ok_or_else(|| gone(workspace, "it is not in the directory of worktrees"))?;
     let target = target(workspace)?;
-    if admin::find(&target.common, None, &target.tree)?.is_none() {
+    let Some(entry) = admin::find(&target.common, None, &target.tree)? else {
         return Err(gone(
             workspace,
             "the repository has no worktree at its path any more",
+        ));
+    };
+    if !leads_to(&workspace.path, &entry)? {
+        return Err(gone(
+            workspace,
+            "what is at its path is not a worktree of the repository",
         ));
     }
     let directory =
@@ -90,6 +97,19 @@ pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error
         Ok(_) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Tells whether the `.git` of a directory leads to an entry of the repository; one that was put there since does not.
+fn leads_to(tree: &Path, entry: &Path) -> Result<bool, Error> {
+    let Some(link) = admin::read_short(&tree.join(".git"))? else {
+        return Ok(false);
+    };
+    let Some(target) = link.strip_prefix(b"gitdir:") else {
+        return Ok(false);
+    };
+    let target = tree.join(OsStr::from_bytes(target.trim_ascii()));
+    let known = FileId::of(entry)?;
+    Ok(known.is_some() && FileId::of(&target)? == known)
 }
 
 /// Tells what a workspace holds.

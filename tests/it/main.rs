@@ -1,0 +1,24 @@
+//! Whole-system tests of the command; one module for each theme.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that meets what it does not expect has failed"
+)]
+
+mod bad_input;
+mod concurrency;
+mod controller_death;
+mod detached;
+mod documents;
+mod environment;
+mod faults;
+mod ground;
+mod isolation;
+mod naming;
+mod removal;
+mod resume;
+mod run;
+mod signals;
+mod state_directory;
+mod streams;
+mod terminal;

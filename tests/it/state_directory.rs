@@ -1,0 +1,205 @@
+//! The state directory: where it may be, what it survives.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use rustix::process::Signal;
+
+use crate::ground::{Ground, text};
+
+#[test]
+fn c17_dangerous_places_are_refused_with_a_reason() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let home = ground.root().join("home");
+    let above = ground.root().to_owned();
+    for place in [
+        Path::new("/"),
+        &home,
+        &above,
+        repository.path(),
+        Path::new("~"),
+        Path::new("relative"),
+    ] {
+        let before = repository.fingerprint();
+        let outcome = ground
+            .run_shell(&repository, &["--format", "json"], "touch ran")
+            .env("GROUNDCREW_HOME", place)
+            .run()
+            .code(125);
+        let error = outcome.error();
+        assert_eq!(error["kind"], "invalid_input", "{place:?}: {outcome:?}");
+        assert!(error.to_string().contains("GROUNDCREW_HOME"), "{outcome:?}");
+        assert!(repository.fingerprint() == before);
+        assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "{place:?}");
+    }
+    assert!(!home.join("~").exists());
+}
+
+#[test]
+fn c17_a_leading_tilde_is_the_home_directory() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let call = ground.run_in(&repository, &["--keep"], ["true"]);
+    call.env("GROUNDCREW_HOME", "~/ws").run().ok();
+    assert!(ground.root().join("home/ws/state.db").exists());
+    assert!(!repository.path().join("~").exists());
+}
+
+#[test]
+fn without_settings_the_state_is_where_the_machine_keeps_it() {
+    let ground = Ground::new();
+    ground
+        .call(["ls"])
+        .without_env("GROUNDCREW_HOME")
+        .run()
+        .ok();
+    let state = ground.root().join("home/.local/state/groundcrew");
+    assert!(state.join("state.db").exists());
+    let mode = fs::metadata(&state).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn f048_a_place_that_cannot_be_written_is_named() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    // Nobody, not even root, can write there.
+    let outcome = ground
+        .run_shell(&repository, &["--format", "json"], "touch ran")
+        .env("GROUNDCREW_HOME", "/proc/groundcrew")
+        .run();
+    assert_eq!(outcome.code, Some(125), "{outcome:?}");
+    assert!(
+        outcome.error().to_string().contains("/proc/groundcrew"),
+        "{outcome:?}"
+    );
+    assert_eq!(repository.branches(), ["main"]);
+}
+
+/// Tells whether this user may mount filesystems in a namespace of its own.
+fn may_mount(ground: &Ground) -> bool {
+    let outcome = ground
+        .call(["--version"])
+        .through("unshare", ["-m", "--"])
+        .run();
+    outcome.code == Some(0)
+}
+
+#[test]
+fn c16_f046_a_full_disk_loses_no_record_and_leaves_nothing() {
+    let ground = Ground::new();
+    if !may_mount(&ground) {
+        // Without the right to mount, the same is tried on the smallest thing that is always full.
+        let outcome = ground
+            .call(["ls"])
+            .env("GROUNDCREW_HOME", "/dev/full/x")
+            .run();
+        assert_ne!(outcome.code, Some(0));
+        return;
+    }
+    let repository = ground.repository("r");
+    let before = repository.fingerprint();
+    fs::create_dir(ground.state()).unwrap();
+    let script = "mount -t tmpfs -o size=24m,mode=700 tmpfs \"$GROUNDCREW_HOME\" || exit 90; cd \"$REPO\" || exit 91
+        \"$0\" run --keep -- true || exit 92
+        \"$0\" run --keep -- true || exit 93
+        \"$0\" --format json ls >\"$OUT/first\" || exit 94
+        head -c 32M /dev/zero >\"$GROUNDCREW_HOME/fill\" 2>/dev/null
+        \"$0\" --format json run --keep -- true >\"$OUT/third\"; echo $? >\"$OUT/code\"
+        \"$0\" --format json ls >\"$OUT/full\" || exit 95
+        rm \"$GROUNDCREW_HOME/fill\"
+        \"$0\" recover || exit 96
+        \"$0\" --format json ls >\"$OUT/last\" || exit 97
+        \"$0\" run --keep -- true || exit 98";
+    let words = ["-m", "--", "sh", "-c", script];
+    let outcome = ground
+        .call([""; 0])
+        .through("unshare", words)
+        .env("REPO", repository.path())
+        .env("OUT", ground.root().join("out"))
+        .run()
+        .ok();
+    let read = |name: &str| fs::read_to_string(ground.path(name)).unwrap();
+    let ids = |name: &str| -> Vec<String> {
+        let document: serde_json::Value = serde_json::from_str(&read(name)).unwrap();
+        let runs = document["runs"].as_array().unwrap();
+        runs.iter().map(|run| text(&run["id"]).to_owned()).collect()
+    };
+    assert_eq!(ids("first").len(), 2);
+    assert_ne!(
+        read("code").trim(),
+        "0",
+        "a launch on a full disk succeeded: {outcome:?}"
+    );
+    let error: serde_json::Value = serde_json::from_str(&read("third")).unwrap();
+    assert_eq!(error["error"]["kind"], "resource_exhausted", "{error:#}");
+    assert_eq!(ids("full")[..2], ids("first")[..]);
+    assert_eq!(ids("last"), ids("first"));
+    assert!(repository.fingerprint() == before);
+    assert_eq!(repository.branches().len(), 4);
+}
+
+#[test]
+fn c16_f127_fifty_kills_at_any_moment_lose_nothing_that_was_there() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let first = ground.ran(&repository, &["--keep"], "true");
+    for round in 0..50_u64 {
+        let job = ground.run_shell(&repository, &["--keep"], "true").spawn();
+        // A moment that differs from round to round, by what has come to pass and not by a clock.
+        let state = ground.state().to_owned();
+        let goal = round * 7;
+        let mut looks = 0;
+        while looks < goal && !job.has_ended() {
+            looks += 1;
+            drop(fs::read_dir(state.join("worktrees")).map(Iterator::count));
+            drop(fs::read("/proc/self/maps"));
+        }
+        job.signal_if_alive(Signal::KILL);
+        drop(job.wait());
+        let listed = ground.runs(true);
+        assert!(
+            listed.iter().any(|run| run["id"] == first["id"]),
+            "round {round}"
+        );
+    }
+    let recovered = ground.recover();
+    assert_eq!(recovered["stuck"], serde_json::json!([]), "{recovered:#}");
+    assert!(repository.locks().is_empty());
+    let runs = ground.runs(false);
+    assert_eq!(repository.worktree_entries().len(), runs.len());
+    assert_eq!(repository.branches().len(), runs.len() + 1);
+    ground.ran(&repository, &[], "true");
+}
+
+#[test]
+fn f132_a_damaged_store_is_refused_and_kept() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let run = ground.ran(&repository, &["--keep"], "true");
+    let db = ground.state().join("state.db");
+    for name in ["state.db-wal", "state.db-shm"] {
+        drop(fs::remove_file(ground.state().join(name)));
+    }
+    for damage in [
+        &b""[..],
+        b"no database at all, but long enough to be looked at",
+    ] {
+        let sound = fs::read(&db).unwrap();
+        fs::write(&db, damage).unwrap();
+        let outcome = ground.call(["--format", "json", "recover"]).run();
+        if damage.is_empty() {
+            // A store that was emptied has forgotten all; what carries our mark is left alone.
+            assert!(Path::new(text(&run["workspace"])).exists(), "{outcome:?}");
+        } else {
+            assert_ne!(outcome.code, Some(0), "{outcome:?}");
+            assert_eq!(outcome.error()["kind"], "corrupt", "{outcome:?}");
+            assert_eq!(fs::read(&db).unwrap(), damage, "the evidence was destroyed");
+        }
+        assert!(Path::new(text(&run["workspace"])).exists());
+        for name in ["state.db-wal", "state.db-shm"] {
+            drop(fs::remove_file(ground.state().join(name)));
+        }
+        fs::write(&db, sound).unwrap();
+    }
+}
