@@ -105,6 +105,9 @@ impl Follow<'_> {
             Inward::Nothing | Inward::Pipe => None,
         };
         let mut output = Output::start(Shape::of(self.console.format), self.from)?;
+        if raw.is_some() {
+            output.follow_screen();
+        }
         let mut forwarding = self.forwarding(&mut stdio)?;
         let mut actions = Actions::new();
         if raw.is_some() {

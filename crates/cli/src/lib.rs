@@ -16,6 +16,7 @@ mod printer;
 mod program;
 mod progress;
 mod request;
+mod screen;
 mod signals;
 mod stdin;
 mod style;

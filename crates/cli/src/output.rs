@@ -16,6 +16,7 @@ use crate::{
     console::event,
     documents,
     printer::{Printer, Target},
+    screen::Screen,
     text::base64,
 };
 
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) struct Output {
     printer: Printer,
     shape: Shape,
+    /// What a program switched at our terminal, if it works in it.
+    screen: Option<Screen>,
     /// Behind the last byte that was written.
     at: Offset,
 }
@@ -65,8 +68,14 @@ impl Output {
         Ok(Self {
             printer: Printer::start()?,
             shape,
+            screen: None,
             at,
         })
+    }
+
+    /// Follows what is switched at our terminal, so that [`finish`](Self::finish) puts it back.
+    pub(crate) fn follow_screen(&mut self) {
+        self.screen = Some(Screen::default());
     }
 
     /// Returns the offset behind the last byte that was written.
@@ -106,6 +115,9 @@ impl Output {
             FrameKind::Truncated(bytes) => *bytes,
             _ => 0,
         };
+        if let (Some(screen), FrameKind::Stdout(bytes)) = (&mut self.screen, &frame.kind) {
+            screen.read(bytes);
+        }
         let (target, bytes) = match (self.shape, &frame.kind) {
             (Shape::Streams, FrameKind::Stdout(bytes)) => (Target::Out, bytes.clone()),
             (Shape::Streams | Shape::Aside, FrameKind::Stderr(bytes))
@@ -140,6 +152,10 @@ impl Output {
     ///
     /// The first failure that was not a reader who is gone.
     pub(crate) async fn finish(self) -> io::Result<()> {
+        let restore = self.screen.map(|screen| screen.restore());
+        if let Some(restore) = restore.filter(|restore| !restore.is_empty()) {
+            self.printer.print(Target::Out, Bytes::from(restore)).await;
+        }
         self.printer.finish().await
     }
 }

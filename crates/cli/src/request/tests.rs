@@ -1,0 +1,191 @@
+//! What words come to.
+
+use super::*;
+use crate::args::{Cli, Verb};
+use clap::Parser as _;
+use groundcrew_core::env::Value;
+use std::path::Path;
+
+const NONE: Terminals = Terminals {
+    input: false,
+    output: false,
+    error: false,
+};
+const ALL: Terminals = Terminals {
+    input: true,
+    output: true,
+    error: true,
+};
+
+fn at(directory: &Path, terminals: Terminals) -> Surroundings {
+    Surroundings {
+        environment: vec![
+            ("PATH".into(), "/bin".into()),
+            ("GIT_DIR".into(), "/elsewhere".into()),
+            ("A".into(), "inherited".into()),
+        ],
+        directory: directory.to_owned(),
+        terminals,
+    }
+}
+
+fn made(words: &[&str], surroundings: &Surroundings) -> Result<LaunchRequest, Failing> {
+    let words = ["groundcrew", "run"]
+        .iter()
+        .chain(words)
+        .chain(&["--", "prog", "-x"]);
+    let cli = Cli::try_parse_from(words).unwrap();
+    match cli.verb {
+        Verb::Run(args) => fresh(&args, cli.format, surroundings),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn agent(request: &LaunchRequest) -> AgentSpec {
+    match &request.mode {
+        Mode::Agent(agent) => agent.clone(),
+        Mode::Workspace => panic!("no agent"),
+    }
+}
+
+fn repository() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join(".git")).unwrap();
+    std::fs::create_dir_all(root.path().join("sub")).unwrap();
+    root
+}
+
+#[test]
+fn k44_the_place_decides_where_nothing_is_said() {
+    let repository = repository();
+    let inside = repository.path().join("sub");
+    let request = made(&[], &at(&inside, NONE)).unwrap();
+    assert_eq!(request.executor.as_str(), "worktree");
+    let WorkspaceRequest::Worktree(spec) = &request.workspace else {
+        panic!("{:?}", request.workspace)
+    };
+    assert_eq!((&spec.path, &spec.base), (&inside, &None));
+
+    let outside = tempfile::tempdir().unwrap();
+    let request = made(&[], &at(outside.path(), NONE)).unwrap();
+    assert_eq!(request.executor.as_str(), "local");
+    assert!(matches!(
+        request.workspace,
+        WorkspaceRequest::Scratch { .. }
+    ));
+    let request = made(&["--executor", "worktree"], &at(outside.path(), NONE)).unwrap();
+    assert_eq!(request.executor.as_str(), "worktree");
+    assert!(matches!(
+        request.workspace,
+        WorkspaceRequest::Scratch { .. }
+    ));
+}
+
+#[test]
+fn a_checkout_is_used_as_it_is_only_when_it_is_named() {
+    let repository = repository();
+    let here = at(repository.path(), NONE);
+    let request = made(&["--executor", "local"], &here).unwrap();
+    assert!(matches!(
+        request.workspace,
+        WorkspaceRequest::Scratch { .. }
+    ));
+    let request = made(&["--executor", "local", "--repo", "."], &here).unwrap();
+    assert_eq!(
+        request.workspace,
+        WorkspaceRequest::InPlace {
+            path: repository.path().to_owned()
+        }
+    );
+}
+
+#[test]
+fn a_session_finds_its_scratch_directory_again() {
+    let outside = tempfile::tempdir().unwrap();
+    let task = |words: &[&str]| {
+        made(words, &at(outside.path(), NONE))
+            .unwrap()
+            .task
+            .unwrap()
+    };
+    assert_eq!(task(&["--session", "s1"]).as_str(), "s1");
+    assert_ne!(task(&[]), task(&[]));
+}
+
+#[test]
+fn what_has_no_meaning_is_refused() {
+    let outside = tempfile::tempdir().unwrap();
+    let here = at(outside.path(), NONE);
+    for words in [
+        &["--base", "main"][..],
+        &["--executor", "local", "--branch", "x"],
+        &["--env", "NOVALUE"],
+        &["--env", "=x"],
+    ] {
+        assert_eq!(made(words, &here).unwrap_err().code(true), 2, "{words:?}");
+    }
+    for words in [&["--repo", "missing"][..], &["--repo", "~nobody-here/x"]] {
+        assert_eq!(made(words, &here).unwrap_err().code(true), 125, "{words:?}");
+    }
+}
+
+#[test]
+fn c05_variables_come_with_their_tier_and_origin() {
+    let outside = tempfile::tempdir().unwrap();
+    let request = made(&["--env", "A=b=c"], &at(outside.path(), NONE)).unwrap();
+    let of = |name: &str| {
+        let all = request
+            .environment
+            .iter()
+            .filter(|d| d.key.as_bytes() == name.as_bytes());
+        all.map(|d| (d.tier, d.origin.0.as_str(), d.value.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("A"),
+        [
+            (
+                Tier::Inherited,
+                inherit::ORIGIN,
+                Value::Literal("inherited".into())
+            ),
+            (Tier::Request, "--env", Value::Literal("b=c".into())),
+        ]
+    );
+    assert_eq!(of("GIT_DIR"), []);
+}
+
+#[test]
+fn c19_streams_follow_flags_terminals_and_format() {
+    let outside = tempfile::tempdir().unwrap();
+    let streams = |words: &[&str], terminals| {
+        let agent = agent(&made(words, &at(outside.path(), terminals)).unwrap());
+        let terminal = matches!(agent.stdio, StdioKind::Terminal(_));
+        (terminal, agent.stdin == StdinPolicy::Open)
+    };
+    assert_eq!(streams(&[], NONE), (false, false));
+    assert_eq!(streams(&["-i"], NONE), (false, true));
+    assert_eq!(streams(&["-t"], NONE), (true, false));
+    assert_eq!(streams(&["-t", "--detach"], NONE), (true, true));
+    assert_eq!(streams(&[], ALL), (true, true));
+    assert_eq!(streams(&["-T"], ALL), (false, false));
+    assert_eq!(streams(&["--format", "json"], ALL), (false, false));
+    let piped = Terminals {
+        input: false,
+        ..ALL
+    };
+    assert_eq!(streams(&[], piped), (false, false));
+}
+
+#[test]
+fn leases_depend_on_who_stays() {
+    let outside = tempfile::tempdir().unwrap();
+    let lease = |words: &[&str]| made(words, &at(outside.path(), NONE)).unwrap().lease;
+    assert_eq!(lease(&[]), Lease::ATTACHED);
+    assert_eq!(lease(&["--detach"]), Lease::Unlimited);
+    assert_eq!(lease(&["--lease", "none"]), Lease::Unlimited);
+    assert_eq!(
+        lease(&["--detach", "--lease", "5s"]),
+        Lease::After(std::time::Duration::from_secs(5))
+    );
+}
