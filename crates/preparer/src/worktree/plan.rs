@@ -64,7 +64,12 @@ pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Err
     let environment = settings::identity(&config, &wanted.given)?;
     warnings.extend(settings::identity_warning(&environment));
     let directory = if is_directory(&start.commit, &source)? {
-        planned.tree.join(&source.subdirectory)
+        // Joining nothing would leave a separator at the end.
+        planned
+            .tree
+            .join(&source.subdirectory)
+            .components()
+            .collect()
     } else {
         warnings.push(format!(
             "{} is not in the start point; the command starts at the root",
