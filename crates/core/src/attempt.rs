@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -66,6 +69,8 @@ impl Attempt {
         let began = Instant::now();
         let checkpoints = Arc::clone(&self.shared.parts.checkpoints);
         let name = step.clone();
+        let at_work = Arc::new(AtomicBool::new(false));
+        let working = Arc::clone(&at_work);
         let mut task = self.shared.tasks.spawn(async move {
             checkpoints
                 .pass(&Checkpoint {
@@ -73,7 +78,9 @@ impl Attempt {
                     place: Place::Before,
                 })
                 .await?;
+            working.store(true, Ordering::Relaxed);
             let value = work.await?;
+            working.store(false, Ordering::Relaxed);
             checkpoints
                 .pass(&Checkpoint {
                     step: name,
@@ -91,11 +98,11 @@ impl Attempt {
             biased;
             joined = &mut task => joined.unwrap_or_else(|_| Err(Error::new(ErrorKind::Panicked, "the component panicked"))),
             () = patience => {
-                self.give_up(task, keys).await;
+                self.give_up(task, &at_work, keys).await;
                 Err(cancelled())
             }
             () = tokio::time::sleep(policy.step) => {
-                self.give_up(task, keys).await;
+                self.give_up(task, &at_work, keys).await;
                 Err(Error::new(ErrorKind::TimedOut, "the step took too long").with("seconds", policy.step.as_secs()))
             }
         };
@@ -109,24 +116,28 @@ impl Attempt {
         }
     }
 
-    /// Breaks a step off; one that does not even break off may still make what it was asked for.
+    /// Breaks a step off; one that was at work may still make what it was asked for, on a thread or in an engine.
     async fn give_up<T: Send + 'static>(
         &self,
         mut task: JoinHandle<Result<T, Error>>,
+        at_work: &AtomicBool,
         keys: &[&str],
     ) {
         task.abort();
-        if tokio::time::timeout(Duration::from_secs(1), &mut task)
-            .await
-            .is_err()
-        {
-            let ended = self.shared.tasks.spawn(async move { drop(task.await) });
-            let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-            self.overdue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((ended, keys));
+        let broken_off = tokio::time::timeout(Duration::from_secs(1), &mut task).await;
+        if broken_off.is_ok() && !at_work.load(Ordering::Relaxed) {
+            return;
         }
+        let ended = self.shared.tasks.spawn(async move {
+            if broken_off.is_err() {
+                drop(task.await);
+            }
+        });
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        self.overdue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((ended, keys));
     }
 
     pub(crate) async fn fail(self, step: Step, error: Error, held: Option<Held>) -> LaunchError {
@@ -191,7 +202,9 @@ impl Attempt {
         }
     }
 
-    /// Rolls back once more when steps that did not end in time have ended; the session is held until then.
+    /// Rolls back once more when steps that did not end in time have ended and had time to settle.
+    ///
+    /// The session is held until then; a process that dies before leaves this to the next recovery.
     fn finish_later(
         self,
         overdue: Vec<(JoinHandle<()>, Vec<String>)>,
@@ -203,6 +216,7 @@ impl Attempt {
             for (task, _) in overdue {
                 drop(task.await);
             }
+            tokio::time::sleep(self.shared.parts.policy.settle).await;
             let nobody = |_: &UndoRecord, _: &Outcome| {};
             let plan = &self.plan;
             drop(

@@ -31,6 +31,8 @@ pub struct Policy {
     pub step: Duration,
     /// An effect under way after a cancellation; it is awaited this long, then undone.
     pub after_cancel: Duration,
+    /// How long a step that was broken off may still have effects; only then is what it makes forgotten.
+    pub settle: Duration,
     /// The grace of a tree that is ended without another being named.
     pub grace: Duration,
     /// The answer of an instance to a question that only reads.
@@ -44,6 +46,7 @@ impl Default for Policy {
         Self {
             step: Duration::from_mins(10),
             after_cancel: Duration::from_secs(30),
+            settle: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             answer: Duration::from_secs(5),
             unwind: UnwindPolicy::default(),

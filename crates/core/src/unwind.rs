@@ -129,7 +129,7 @@ pub(crate) struct Unwinder<'a> {
     pub(crate) store: &'a dyn StateStore,
     pub(crate) tasks: &'a TaskTracker,
     pub(crate) policy: UnwindPolicy,
-    /// Keys of records whose effect may still be under way: "already gone" does not retire them.
+    /// Keys of records whose effect may still be under way: that they are gone does not retire them.
     pub(crate) doubtful: &'a BTreeSet<String>,
     pub(crate) tell: &'a (dyn Fn(&UndoRecord, &Outcome) + Sync),
 }
@@ -177,10 +177,13 @@ impl Unwinder<'_> {
 
     async fn undo(&self, record: &UndoRecord, options: UndoOptions) -> Outcome {
         let undone = match self.try_undo(record, options).await {
-            Ok(Undone::AlreadyGone) if self.doubtful.contains(&record.key) => Err(Error::new(
-                ErrorKind::Unavailable,
-                "what makes it is still under way",
-            )),
+            // What is gone may come again: it is not forgotten before its making is known to have ended.
+            Ok(Undone::AlreadyGone | Undone::Removed { .. })
+                if self.doubtful.contains(&record.key) =>
+            {
+                let why = "what makes it may still be under way";
+                Err(Error::new(ErrorKind::Unavailable, why))
+            }
             other => other,
         };
         let retired = match undone {

@@ -71,6 +71,11 @@ fn step_of(point: &str) -> &str {
     point.rsplit_once('.').unwrap().0
 }
 
+/// Tells whether a checkpoint is before or behind all effects of its step.
+fn is_edge(point: &str) -> bool {
+    point.ends_with(".before") || point.ends_with(".after")
+}
+
 /// Returns the step behind the one that a checkpoint is in.
 fn next_step(steps: &[Step], point: &str) -> Option<String> {
     let here = steps
@@ -99,8 +104,15 @@ fn every_checkpoint(action: &Action, kind: ErrorKind, hangs: bool) {
             let error = ticket.wait().await.expect_err(&point);
             assert_eq!(error.step.to_string(), step_of(&point));
             assert_eq!(error.error.kind(), kind, "{point}: {:?}", error.error);
-            assert!(error.rollback.is_clean(), "{point}: {:?}", error.rollback);
-            process.rolled_back_once(ticket.attempt());
+            // What was broken off between two effects may go on for a while: it is owned until that is over.
+            let at_work = *action == Action::Hang && !is_edge(&point);
+            assert_eq!(
+                error.rollback.is_clean(),
+                !at_work,
+                "{point}: {:?}",
+                error.rollback
+            );
+            process.rolled_back(ticket.attempt(), !at_work);
             assert_eq!(process.checkpoints.struck(), 1);
             gone(&machine, &process).await;
         });

@@ -205,12 +205,17 @@ impl Process {
 
     /// Checks that one attempt told exactly one clean rollback.
     pub(crate) fn rolled_back_once(&self, attempt: AttemptId) {
+        self.rolled_back(attempt, true);
+    }
+
+    /// Checks that one attempt told exactly one rollback, and whether it said that nothing is left.
+    pub(crate) fn rolled_back(&self, attempt: AttemptId, wholly: bool) {
         self.lawful();
         let closings = self.recorder.closings(attempt);
-        let [groundcrew_core::event::EventKind::RolledBack { clean: true }] = closings.as_slice()
-        else {
-            panic!("{closings:?}\n{}", self.recorder.transcript());
-        };
+        match closings.as_slice() {
+            [groundcrew_core::event::EventKind::RolledBack { clean }] if *clean == wholly => {}
+            _ => panic!("{closings:?}\n{}", self.recorder.transcript()),
+        }
     }
 }
 

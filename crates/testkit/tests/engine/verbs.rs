@@ -45,9 +45,12 @@ fn every_verb(fault: &VerbFault, kind: ErrorKind, hangs: bool) {
             let error = ticket.wait().await.expect_err(verb);
             assert_eq!(error.step.to_string(), step, "{verb}");
             assert_eq!(error.error.kind(), kind, "{verb}: {:?}", error.error);
-            assert!(error.rollback.is_clean(), "{verb}: {:?}", error.rollback);
+            // A verb that was broken off may go on for a while: what it makes is owned until that is over.
+            // The store makes nothing that would have to be undone, and `apply` hears of the cancellation itself.
+            let at_work = hangs && !matches!(verb, "reserve" | "apply" | "put" | "commit");
+            assert_eq!(error.rollback.is_clean(), !at_work, "{verb}: {:?}", error.rollback);
             assert_eq!(faults.struck(), 1, "{verb}");
-            process.rolled_back_once(ticket.attempt());
+            process.rolled_back(ticket.attempt(), !at_work);
             process.launcher.shutdown().await;
             machine.is_empty().await;
         });
@@ -93,6 +96,26 @@ fn f140_an_executor_that_lies_is_found_out_and_leaves_nothing() {
             machine.is_empty().await;
         });
     }
+}
+
+#[test]
+fn f140_a_create_that_is_later_than_all_patience_is_undone_when_it_comes() {
+    runtime().block_on(async {
+        let machine = Machine::new();
+        let process = machine.process();
+        // Longer than an effect under way is awaited, shorter than it is owned.
+        let late = std::time::Duration::from_secs(35);
+        process.executor.once("create", VerbFault::Late(late));
+        let ticket = process.ticket(request()).await;
+        while process.executor.struck() == 0 {
+            tokio::task::yield_now().await;
+        }
+        ticket.cancel();
+        let error = ticket.wait().await.unwrap_err();
+        assert!(!error.rollback.is_clean(), "{:?}", error.rollback);
+        process.launcher.shutdown().await;
+        machine.is_empty().await;
+    });
 }
 
 #[test]
