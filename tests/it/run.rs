@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::ground::{Ground, Leaks, Repository, path, text, tree};
+use crate::ground::{Ground, Leaks, path, text, tree};
 
 const COMMITS: &str = "date >hello.txt && git add hello.txt && git commit -qm hello";
 
@@ -135,7 +135,7 @@ fn the_main_job_works_on_this_projects_own_repository() {
         .chain([project.as_os_str(), place.as_os_str()]);
     let cloned = ground.repository("other").try_git(words).status.success();
     let repository = if cloned {
-        Repository::at(&ground, &place)
+        ground.repository_at(&place)
     } else {
         // The sources were not cloned themselves: their files are the repository.
         let repository = ground.empty_repository("own");

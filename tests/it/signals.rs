@@ -16,7 +16,7 @@ fn reached(held: &Path) -> PathBuf {
 }
 
 /// Holds a launch at a point, and sends a signal there.
-fn struck_at(ground: &Ground, call: crate::ground::Call<'_>, point: &str, signal: Signal) -> Job {
+fn struck_at(ground: &Ground, call: crate::ground::Call, point: &str, signal: Signal) -> Job {
     let held = ground.path(format!(
         "held-{}-{}",
         signal.as_raw(),

@@ -9,7 +9,7 @@ const SHELL: &str = "trap 'echo SIZE $(stty size)' WINCH; echo READY $(stty size
                      while :; do read -r line || continue; echo \"GOT <$line>\"; \
                      [ \"$line\" = bye ] && exit 5; done";
 
-fn call<'a>(ground: &'a Ground, repository: &Repository, script: &str) -> Call<'a> {
+fn call(ground: &Ground, repository: &Repository, script: &str) -> Call {
     ground.run_shell(repository, &["--keep"], script)
 }
 
