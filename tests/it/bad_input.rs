@@ -224,7 +224,7 @@ fn f090_a_bare_repository_with_commits_works() {
     let source = ground.repository("source");
     let bare = ground.root().join("bare.git");
     source.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
-    let bare = Repository::at(&ground, &bare);
+    let bare = ground.repository_at(&bare);
     let before = bare.fingerprint();
     let words = [
         "--format",

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::ground::{Ground, Leaks, Repository, path, text};
+use crate::ground::{Ground, Leaks, path, text};
 
 /// Puts a `git` in front of the real one that does something else for some words.
 fn git_that(ground: &Ground, case: &str) -> String {
@@ -161,7 +161,7 @@ fn c27_a_base_that_only_a_remote_has_is_resolved_and_never_checked_out_itself() 
     up.git(["branch", "develop"]);
     let clone = ground.root().join("c");
     up.git(["clone", "-q", ".", clone.to_str().unwrap()]);
-    let clone = Repository::at(&ground, &clone);
+    let clone = ground.repository_at(&clone);
     let config = fs::read(clone.git_dir().join("config")).unwrap();
     let options = ["--base", "develop", "--keep"];
     let outcome = ground

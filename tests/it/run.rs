@@ -1,6 +1,8 @@
 //! The main job: a command at work in its own worktree, and everything taken back.
 
-use crate::ground::{Ground, Leaks, path, text};
+use std::path::Path;
+
+use crate::ground::{Ground, Leaks, path, text, tree};
 
 const COMMITS: &str = "date >hello.txt && git add hello.txt && git commit -qm hello";
 
@@ -56,7 +58,8 @@ fn a_run_that_changed_nothing_leaves_nothing() {
     let run = outcome.json();
     assert_eq!(run["state"], "closed");
     assert_eq!(run["exit_code"], 3);
-    assert!(!path(&run["workspace"]).exists());
+    let rooms = std::fs::read_dir(ground.state().join("worktrees")).unwrap();
+    assert_eq!(rooms.count(), 0);
     assert_eq!(repository.branches(), ["main"]);
     assert_eq!(repository.worktree_entries(), [""; 0]);
     // The closed run is remembered; nothing else is left of it.
@@ -119,6 +122,38 @@ fn a_repository_with_three_thousand_files_is_checked_out_whole() {
     assert_eq!(run["commits"][0]["subject"], "changed");
     let diff = ["diff", "--name-only", "main", text(&run["branch"])];
     assert_eq!(repository.git(diff), "d1/f1");
+}
+
+#[test]
+fn the_main_job_works_on_this_projects_own_repository() {
+    let ground = Ground::new();
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let place = ground.root().join("own");
+    let words = ["clone", "-q", "--no-hardlinks", "--"].map(std::ffi::OsStr::new);
+    let words = words
+        .into_iter()
+        .chain([project.as_os_str(), place.as_os_str()]);
+    let cloned = ground.repository("other").try_git(words).status.success();
+    let repository = if cloned {
+        ground.repository_at(&place)
+    } else {
+        // The sources were not cloned themselves: their files are the repository.
+        let repository = ground.empty_repository("own");
+        for (path, (_, content)) in tree(project, &|path| !path.ends_with("target")) {
+            repository.write(path, &String::from_utf8_lossy(&content));
+        }
+        repository.commit_all("own");
+        repository
+    };
+    let before = repository.fingerprint();
+    let options = ["--title", "own"];
+    let script = format!("test -f Cargo.toml && git diff --quiet HEAD && {COMMITS}");
+    ground.run_shell(&repository, &options, &script).run().ok();
+    assert!(repository.fingerprint() == before);
+    let run = &ground.runs(false)[0];
+    assert_eq!(run["commits"][0]["subject"], "hello");
+    let diff = ["diff", "--name-only", "HEAD", text(&run["branch"])];
+    assert_eq!(repository.git(diff), "hello.txt");
 }
 
 #[test]

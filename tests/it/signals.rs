@@ -16,7 +16,7 @@ fn reached(held: &Path) -> PathBuf {
 }
 
 /// Holds a launch at a point, and sends a signal there.
-fn struck_at(ground: &Ground, call: crate::ground::Call<'_>, point: &str, signal: Signal) -> Job {
+fn struck_at(ground: &Ground, call: crate::ground::Call, point: &str, signal: Signal) -> Job {
     let held = ground.path(format!(
         "held-{}-{}",
         signal.as_raw(),
@@ -47,7 +47,7 @@ fn interrupts_before_the_commit_cancel_and_leave_nothing() {
         for signal in [Signal::INT, Signal::TERM] {
             let call = ground.run_shell(&repository, &["--format", "json"], "touch ran");
             let job = struck_at(&ground, call, point, signal);
-            let outcome = job.wait().code(125);
+            let outcome = job.wait().code(128 + signal.as_raw());
             let error = outcome.error();
             assert_eq!(error["kind"], "cancelled", "{point}: {outcome:?}");
             assert_eq!(error["rollback"]["clean"], true, "{point}: {outcome:?}");

@@ -2,14 +2,14 @@
 
 use rustix::process::Signal;
 
-use crate::ground::{Call, Ground, Repository, Terminal, is_alive, text, until};
+use crate::ground::{Call, Ground, Leaks, Repository, Terminal, is_alive, text, until};
 
 /// Prints a word before each answer, so that it cannot be confused with what was typed; a change of the size ends a `read`.
 const SHELL: &str = "trap 'echo SIZE $(stty size)' WINCH; echo READY $(stty size); \
                      while :; do read -r line || continue; echo \"GOT <$line>\"; \
                      [ \"$line\" = bye ] && exit 5; done";
 
-fn call<'a>(ground: &'a Ground, repository: &Repository, script: &str) -> Call<'a> {
+fn call(ground: &Ground, repository: &Repository, script: &str) -> Call {
     ground.run_shell(repository, &["--keep"], script)
 }
 
@@ -206,4 +206,77 @@ fn keys_of_more_than_one_byte_reach_a_program_in_raw_mode() {
     terminal.until_shown("KEYS 1b 5b 41");
     terminal.wait().ok();
     assert!(!terminal.is_raw());
+}
+
+#[test]
+fn an_interactive_shell_works() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let call = ground.run_in(&repository, &["--keep"], ["sh", "-i"]);
+    let mut terminal = call.env("PS1", "PROMPT>").in_terminal(24, 80);
+    terminal.until_shown("PROMPT>");
+    terminal.until_raw();
+    terminal.keys("echo $((40+2))-$(tty)\r");
+    terminal.until_shown("42-/dev/pts/");
+    // Job control: the shell owns the terminal, and an interrupt ends its child only.
+    terminal.keys("sleep 600\r");
+    terminal.until_shown("sleep 600");
+    let sleeping = || {
+        let words = ground.processes().into_iter().map(|process| process.words);
+        words
+            .into_iter()
+            .any(|words| words.starts_with("sleep 600"))
+    };
+    until("the shell's child runs", sleeping);
+    terminal.keys("\x03");
+    until("the shell's child has ended", || !sleeping());
+    terminal.keys("exit 3\r");
+    let outcome = terminal.wait().code(3);
+    assert!(!outcome.out().contains("job control"), "{outcome:?}");
+    assert!(!terminal.is_raw());
+}
+
+#[test]
+fn an_interrupt_typed_before_the_commit_cancels_and_leaves_nothing() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let leaks = Leaks::watch(&ground, &[&repository]);
+    for (round, point) in [
+        "prepare:worktree.before",
+        "create.before",
+        "register.before",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let held = ground.path(format!("held-{round}"));
+        let mut terminal = call(&ground, &repository, "touch ran")
+            .hold(point, &held)
+            .in_terminal(24, 80);
+        until("the launch has come there", || {
+            held.with_extension("reached").exists()
+        });
+        let before = modes(&terminal);
+        terminal.keys("\x03");
+        terminal.until_shown("cancel");
+        std::fs::write(&held, "").unwrap();
+        terminal.wait().code(130);
+        assert_eq!(modes(&terminal), before, "{point}");
+        leaks.none(point);
+    }
+}
+
+#[test]
+fn a_time_limit_restores_the_modes() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let options = ["--keep", "--timeout", "1s"];
+    let terminal = ground
+        .run_shell(&repository, &options, "echo READY; exec sleep 600")
+        .in_terminal(24, 80);
+    terminal.until_shown("READY");
+    terminal.wait().code(124);
+    assert!(!terminal.is_raw());
+    ground.until_quiet();
+    assert_eq!(ground.runs(false)[0]["state"], "timed_out");
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{DEADLINE, Ground, Job, Outcome, Terminal};
+use super::{job::Job, outcome::Outcome, terminal::Terminal, waiting::DEADLINE};
 
 /// What is at standard input.
 #[derive(Debug)]
@@ -23,8 +23,7 @@ enum Input {
 /// A call to be made.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Call<'a> {
-    _ground: &'a Ground,
+pub(crate) struct Call {
     words: Vec<OsString>,
     directory: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -34,16 +33,16 @@ pub(crate) struct Call<'a> {
     limit: Duration,
 }
 
-impl<'a> Call<'a> {
+impl Call {
     pub(super) fn new<S: AsRef<OsStr>>(
-        ground: &'a Ground,
+        directory: PathBuf,
+        environment: Vec<(OsString, OsString)>,
         words: impl IntoIterator<Item = S>,
     ) -> Self {
         Self {
-            _ground: ground,
             words: words.into_iter().map(|w| w.as_ref().to_owned()).collect(),
-            directory: ground.root().join("home"),
-            environment: ground.environment(),
+            directory,
+            environment,
             program: env!("CARGO_BIN_EXE_groundcrew-under-test").into(),
             before: Vec::new(),
             input: Input::Empty,

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal};
 
-use super::{DEADLINE, Outcome};
+use super::{outcome::Outcome, waiting::DEADLINE};
 
 /// What is known of a child, filled by threads that read and wait.
 #[derive(Debug, Default)]

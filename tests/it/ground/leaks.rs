@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use groundcrew_testkit::oracle::{Allowed, Oracle, Snapshot};
 
-use super::{Ground, Repository, waiting};
+use super::{place::Ground, repository::Repository, waiting};
 
 /// What was there before.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! How a call of the command ended, and what it printed.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use serde_json::Value;
 
@@ -104,4 +104,19 @@ impl fmt::Debug for Outcome {
             shown(&self.stderr)
         )
     }
+}
+
+/// Reads a string of a document.
+#[track_caller]
+pub(crate) fn text(value: &Value) -> &str {
+    match value.as_str() {
+        Some(text) => text,
+        None => panic!("no string: {value}"),
+    }
+}
+
+/// Reads a path of a document.
+#[track_caller]
+pub(crate) fn path(value: &Value) -> PathBuf {
+    PathBuf::from(text(value))
 }

@@ -9,8 +9,6 @@ use std::{
     process::{Command, Output},
 };
 
-use super::Ground;
-
 /// The permissions and the content of each file; a link's content is its target.
 pub(crate) type Tree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
@@ -22,16 +20,8 @@ pub(crate) struct Repository {
 }
 
 impl Repository {
-    pub(super) fn init(ground: &Ground, path: &Path) -> Self {
-        let repository = Self::at(ground, path);
-        fs::create_dir_all(path).unwrap();
-        repository.git(["init", "-q", "-b", "main"]);
-        repository
-    }
-
     /// Names a directory that is, or will be, a repository.
-    pub(crate) fn at(ground: &Ground, path: &Path) -> Self {
-        let mut environment = ground.environment();
+    pub(super) fn at(mut environment: Vec<(OsString, OsString)>, path: &Path) -> Self {
         for (name, value) in [
             ("GIT_AUTHOR_NAME", "tester"),
             ("GIT_AUTHOR_EMAIL", "tester@example.invalid"),
@@ -46,6 +36,12 @@ impl Repository {
             path: path.to_owned(),
             environment,
         }
+    }
+
+    /// Makes it, without a commit.
+    pub(super) fn init(&self) {
+        fs::create_dir_all(&self.path).unwrap();
+        self.git(["init", "-q", "-b", "main"]);
     }
 
     /// Returns where it is.

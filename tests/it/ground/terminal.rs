@@ -20,9 +20,9 @@ use rustix::{
 };
 
 use super::{
-    DEADLINE, Outcome,
     job::{Board, Seen},
-    waiting,
+    outcome::Outcome,
+    waiting::{self, DEADLINE},
 };
 
 /// A call in a terminal.
