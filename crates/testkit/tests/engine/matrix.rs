@@ -73,7 +73,7 @@ fn step_of(point: &str) -> &str {
 
 /// Tells whether a checkpoint is before or behind all effects of its step.
 fn is_edge(point: &str) -> bool {
-    point.ends_with(".before") || point.ends_with(".after")
+    matches!(point.rsplit_once('.'), Some((_, "before" | "after")))
 }
 
 /// Returns the step behind the one that a checkpoint is in.
