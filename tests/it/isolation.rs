@@ -159,24 +159,42 @@ fn c27_a_base_that_only_a_remote_has_is_resolved_and_never_checked_out_itself() 
     let ground = Ground::new();
     let up = ground.repository("up");
     up.git(["branch", "develop"]);
-    let clone = ground.root().join("c");
-    up.git(["clone", "-q", ".", clone.to_str().unwrap()]);
-    let clone = ground.repository_at(&clone);
+    let place = ground.root().join("c");
+    up.git(["clone", "-q", ".", place.to_str().unwrap()]);
+    let clone = ground.repository_at(&place);
     let config = fs::read(clone.git_dir().join("config")).unwrap();
     let options = ["--base", "develop", "--keep"];
     let outcome = ground
         .run_shell(&clone, &options, "git branch --show-current")
         .run();
-    if outcome.code == Some(0) {
-        let run = &ground.runs(false)[0];
-        assert_eq!(outcome.out().trim(), text(&run["branch"]));
-        assert_eq!(run["base"], up.commit("develop").as_str());
-    } else {
-        assert!(outcome.err().contains("origin/develop"), "{outcome:?}");
-        ground.ran(&clone, &["--base", "origin/develop", "--keep"], "true");
-    }
+    let run = &ground.runs(false)[0];
+    assert_eq!(outcome.ok().out().trim(), text(&run["branch"]));
+    assert_eq!(run["base"], up.commit("develop").as_str());
     assert!(!clone.branches().contains(&"develop".to_owned()));
     assert_eq!(fs::read(clone.git_dir().join("config")).unwrap(), config);
+
+    // A base that is behind is used, and said to be behind.
+    up.commit_all("one");
+    up.commit_all("two");
+    clone.git(["fetch", "-q"]);
+    let outcome = ground
+        .run_shell(&clone, &["--base", "main"], "true")
+        .run()
+        .ok();
+    let told = outcome.err();
+    assert!(told.contains("2 commits behind origin/main"), "{outcome:?}");
+    assert!(told.contains(&clone.commit("main")[..7]), "{outcome:?}");
+
+    // Of two that have the name, neither is guessed.
+    clone.git(["remote", "add", "two", up.path().to_str().unwrap()]);
+    clone.git(["fetch", "-q", "two"]);
+    let outcome = ground
+        .run_shell(&clone, &options, "touch ran")
+        .run()
+        .code(125);
+    for named in ["origin/develop", "two/develop"] {
+        assert!(outcome.err().contains(named), "{outcome:?}");
+    }
 }
 
 #[test]

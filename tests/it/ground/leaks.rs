@@ -28,7 +28,7 @@ impl<'a> Leaks<'a> {
         for repository in repositories {
             oracle = oracle.repository(repository.path());
         }
-        let allowed = ["state.db", "locks"]
+        let allowed = ["state.db", "locks/repository"]
             .into_iter()
             .fold(Allowed::nothing(), |allowed, name| {
                 allowed.path(ground.state().join(name))
