@@ -93,7 +93,6 @@ impl Run {
     /// Tells a run.
     pub(crate) fn new(record: &RunRecord, report: Option<&WorkspaceReport>) -> Self {
         let workspace = record.workspace.as_ref();
-        let standing = workspace.filter(|w| !(w.owned && record.state == RunState::Closed));
         let commits = report.map_or_else(Vec::new, |report| {
             let commit = |c: &groundcrew_core::workspace::Commit| Commit {
                 id: c.id.clone(),
@@ -106,7 +105,7 @@ impl Run {
             session: record.session.to_string(),
             executor: record.executor.to_string(),
             state: record.state,
-            workspace: standing.map(|w| Text::os(&w.path)),
+            workspace: workspace.map(|w| Text::os(&w.path)),
             repository: workspace.and_then(|w| w.repository.as_ref()).map(Text::os),
             branch: workspace.and_then(|w| w.branch.clone()),
             base: workspace.and_then(|w| w.base.clone()),
@@ -119,7 +118,7 @@ impl Run {
             commit_count: report.map(|report| report.commit_count),
             dirty: report.map(|report| report.dirty),
             kind: workspace.map(|w| w.kind.clone()),
-            directory: standing.map(|w| Text::os(&w.directory)),
+            directory: workspace.map(|w| Text::os(&w.directory)),
             task: record.task.to_string(),
             command: record
                 .command
