@@ -10,7 +10,7 @@ use groundcrew_core::{
 
 use crate::place::{Place, collect, fresh, process, runs, shell, until};
 
-crate::tests![
+crate::runner::tests![
     the_lease_ends_the_whole_tree,
     c06_shutdown_ends_the_whole_tree
 ];

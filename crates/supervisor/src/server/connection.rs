@@ -20,7 +20,7 @@ use super::{
     routes,
 };
 use crate::{
-    note,
+    note::note,
     wire::{CONNECTION_WINDOW, MAX_FRAME, STREAM_WINDOW},
 };
 

@@ -32,7 +32,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{connection::Connections, control::Control};
 use crate::{
-    note, processes, socket,
+    note::note,
+    processes, socket,
     spawn::FirstWord,
     start::{CGROUP_FILE, StartFile, StartLock},
     tree,
