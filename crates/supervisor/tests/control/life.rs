@@ -189,9 +189,9 @@ async fn c06_shutdown_does_not_wait_for_readers_that_are_slow_and_they_lose_noth
         .attach(&agent, Offset(0), Role::Viewer)
         .await
         .unwrap();
-    // One that always takes some more, and would go on for ten seconds.
+    // One that always takes some more, and would go on for more than five seconds.
     let slow = stdio.output.then(async |frame| {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
         frame
     });
     let end = async {
