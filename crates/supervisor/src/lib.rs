@@ -4,6 +4,7 @@ pub mod archive;
 mod bridge;
 mod client;
 pub mod log;
+mod note;
 pub mod processes;
 mod server;
 mod socket;
@@ -51,7 +52,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         [verb, path] if *verb == "bridge" => match bridge::run(path) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                note(format_args!(
+                note::note(format_args!(
                     "failed to carry the control connection: {error}"
                 ));
                 ExitCode::FAILURE
@@ -65,15 +66,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         }
         _ => {
-            note(format_args!(
+            note::note(format_args!(
                 "usage: groundcrew-supervisor serve START_FILE | bridge SOCKET | --version"
             ));
             ExitCode::from(USAGE)
         }
     }
-}
-
-/// Tells one line of our own on standard error, which is the supervisor's log file; a full disk is no reason to end.
-fn note(line: std::fmt::Arguments<'_>) {
-    drop(writeln!(std::io::stderr(), "{line}"));
 }

@@ -11,13 +11,21 @@ use std::{
 
 use groundcrew_core::error::{Error, ErrorKind, ErrorReport};
 use serde::{Deserialize, Serialize};
-use tokio::{io::AsyncReadExt as _, process::Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
 /// The name that a supervisor has in lists of processes, and by which a program knows that it is to be one.
 pub(crate) const ARGV0: &str = "groundcrew-supervisor";
 
 /// The longest first word.
 const MAX_WORD: u64 = 64 << 10;
+
+/// How long a supervisor that was killed may take to vanish before it is left to itself.
+const VANISH: Duration = Duration::from_secs(1);
 
 /// Where the program of a supervisor comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +67,11 @@ pub(crate) enum FirstWord {
 ///
 /// # Errors
 ///
-/// What hindered it; `TimedOut` when it said nothing within `deadline`, and then it was killed.
+/// What hindered it; `TimedOut` when it was not up within `deadline`, and then it was killed.
 ///
 /// # Cancel safety
 ///
-/// A supervisor that was started comes up nevertheless; its lease ends it.
+/// A supervisor that was started comes up nevertheless, and its lease ends it, or it is killed.
 pub async fn spawn(
     source: &SupervisorSource,
     start_file: &Path,
@@ -71,9 +79,18 @@ pub async fn spawn(
     deadline: Duration,
 ) -> Result<u32, Error> {
     let program = source.program();
+    let until = Instant::now() + deadline;
     let fail = |message: &'static str| {
         let program = program.display().to_string();
         move |e: io::Error| Error::io(message, e).with("program", program)
+    };
+    let late = || {
+        Error::new(
+            ErrorKind::TimedOut,
+            "the supervisor did not come up in time",
+        )
+        .with("program", program.display())
+        .with("seconds", deadline.as_secs())
     };
     let (word, mouth) = pipe().map_err(fail("failed to make a pipe for the supervisor"))?;
     #[expect(
@@ -90,38 +107,67 @@ pub async fn spawn(
         .stdin(Stdio::null())
         .stdout(mouth)
         .stderr(log);
-    let mut child = command
-        .spawn()
-        .map_err(fail("failed to start the supervisor"))?;
-    // Else our own copy of the pipe's end would keep it open.
-    drop(command);
-    let mut text = Vec::new();
-    let mut word = word.take(MAX_WORD);
-    let heard = tokio::time::timeout(deadline, word.read_to_end(&mut text)).await;
-    match heard {
-        Ok(Ok(_)) => {}
-        Ok(Err(e)) => return Err(fail("failed to hear from the supervisor")(e)),
-        Err(_) => {
-            child
-                .kill()
-                .await
-                .map_err(fail("failed to kill a supervisor that said nothing"))?;
-            return Err(Error::new(
-                ErrorKind::TimedOut,
-                "the supervisor did not come up in time",
-            )
-            .with("program", program.display())
-            .with("seconds", deadline.as_secs()));
+    let mut child = match timeout_at(until, execute(command)).await {
+        Ok(started) => started.map_err(fail("failed to start the supervisor"))?,
+        Err(_) => return Err(late()),
+    };
+    let text = match timeout_at(until, hear(word)).await {
+        Ok(Ok(text)) => text,
+        Ok(Err(e)) => {
+            kill(&mut child).await;
+            return Err(fail("failed to hear from the supervisor")(e));
         }
-    }
+        Err(_) => {
+            kill(&mut child).await;
+            return Err(late());
+        }
+    };
     match serde_json::from_slice(&text) {
         Ok(FirstWord::Ready { pid }) => Ok(pid),
         Ok(FirstWord::Failed(report)) => Err(report.into()),
         Err(_) => {
-            let status = tokio::time::timeout(deadline, child.wait()).await;
+            let status = timeout_at(until, child.wait()).await;
+            if status.is_err() {
+                kill(&mut child).await;
+            }
             Err(silent(status, &text).with("program", program.display()))
         }
     }
+}
+
+/// Executes a program on a thread of its own: that returns only when the program runs, which takes as long as its disk likes.
+async fn execute(mut command: Command) -> io::Result<Child> {
+    let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+    let (sender, started) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("supervisor-start".to_owned())
+        .spawn(move || {
+            let _inside = runtime.enter();
+            let child = command.spawn();
+            // Else our own copy of the pipe's end would keep it open.
+            drop(command);
+            if let Err(Ok(mut unwanted)) = sender.send(child) {
+                // Nobody waits for it any more; that it has ended already is as good.
+                let _ended = unwanted.start_kill();
+            }
+        })?;
+    started.await.map_err(io::Error::other)?
+}
+
+/// Reads the first line: the end of the stream may never come, if something else got hold of the pipe.
+async fn hear(word: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    BufReader::new(word.take(MAX_WORD))
+        .read_until(b'\n', &mut text)
+        .await?;
+    Ok(text)
+}
+
+/// Kills a supervisor that is of no use; waits only a moment for its end, which a disk that hangs can put off.
+async fn kill(child: &mut Child) {
+    // One that has ended already is as good, and one that is not waited for here is reaped by the runtime.
+    let _ended = child.start_kill();
+    let _reaped = tokio::time::timeout(VANISH, child.wait()).await;
 }
 
 fn pipe() -> io::Result<(tokio::net::unix::pipe::Receiver, OwnedFd)> {
@@ -146,5 +192,65 @@ fn silent<E>(status: Result<io::Result<ExitStatus>, E>, said: &[u8]) -> Error {
     } else {
         let said = &said[..said.len().min(200)];
         error.with("said", String::from_utf8_lossy(said).escape_debug())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    #[tokio::test]
+    async fn the_first_word_needs_no_end_of_the_stream() {
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        theirs.write_all(b"{\"ready\":1}\n").await.unwrap();
+        let heard = tokio::time::timeout(LONG, hear(ours)).await.unwrap();
+        assert_eq!(heard.unwrap(), b"{\"ready\":1}\n");
+        drop(theirs);
+    }
+
+    #[tokio::test]
+    async fn what_says_nothing_is_killed_in_time() {
+        let root = tempfile::tempdir().unwrap();
+        // A pipe that nobody writes into: whatever reads it hangs until it is killed.
+        let (silence, _quiet) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let silent = format!("/proc/{}/fd/{}", std::process::id(), silence.as_raw_fd());
+        let log = File::create(root.path().join("log")).unwrap();
+        let began = std::time::Instant::now();
+        let error = spawn(
+            &SupervisorSource::Path("/bin/cat".into()),
+            Path::new(&silent),
+            log,
+            Duration::from_millis(500),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn what_talks_nonsense_and_goes_on_is_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let log = File::create(root.path().join("log")).unwrap();
+        let error = spawn(
+            &SupervisorSource::Path("/usr/bin/yes".into()),
+            &root.path().join("start.json"),
+            log,
+            LONG,
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(
+            error
+                .get("said")
+                .is_some_and(|said| said.starts_with("serve"))
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Ending whole trees.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use groundcrew_core::{
     executor::Executor as _,
@@ -8,11 +8,12 @@ use groundcrew_core::{
     process::{EndCause, Lease, Offset, Role, Signal, StdinPolicy},
 };
 
-use crate::place::{Place, collect, fresh, process, runs, shell, until};
+use crate::place::{LONG, Place, collect, fresh, process, runs, shell, until};
 
-crate::tests![
+crate::runner::tests![
     the_lease_ends_the_whole_tree,
-    c06_shutdown_ends_the_whole_tree
+    c06_shutdown_ends_the_whole_tree,
+    c06_a_viewer_that_does_not_read_does_not_hold_up_the_end
 ];
 
 /// A tree of which each member cut another tie; prints their pids.
@@ -75,4 +76,32 @@ async fn c06_shutdown_ends_the_whole_tree() {
         (status.cause, status.signal),
         (EndCause::Stopped, Some(Signal::KILL))
     );
+}
+
+async fn c06_a_viewer_that_does_not_read_does_not_hold_up_the_end() {
+    let (place, id) = (Place::new(), fresh());
+    let instance = place.instance(&id, Lease::Unlimited).await;
+    let agent = process("agent");
+    let mut spec = shell("yes | head -c 60000000; exec sleep 1000");
+    spec.stdin = StdinPolicy::Empty;
+    instance.start(&agent, &spec).await.unwrap();
+    let viewer = place.executor.connect(&id).await.unwrap();
+    let stdio = viewer
+        .attach(&agent, Offset(0), Role::Viewer)
+        .await
+        .unwrap();
+    // More than all buffers on the way hold.
+    let deadline = Instant::now() + LONG;
+    while instance.processes().await.unwrap()[0].log_end < Offset(60_000_000) {
+        assert!(Instant::now() < deadline, "it has not written all");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let asked = Instant::now();
+    place.executor.delete(&id, None).await.unwrap();
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    let seen = collect(stdio.output, Offset(0), |_| false).await.unwrap();
+    assert_eq!(seen.stdout.len(), 60_000_000);
+    assert!(seen.stdout.chunks(2).all(|line| line == b"y\n"));
+    assert_eq!(seen.exit.unwrap().signal, Some(Signal::TERM));
 }

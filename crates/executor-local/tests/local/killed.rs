@@ -21,7 +21,7 @@ use crate::place::{
     shell, until,
 };
 
-crate::tests![
+crate::runner::tests![
     c07_a_run_survives_its_killed_controller,
     c07_the_lease_of_a_killed_controller_ends_the_run,
     c07_a_killed_supervisor_leaves_its_process_lost_and_its_tree_is_swept,

@@ -15,7 +15,7 @@ use crate::place::{
     Place, Silent, executor, fresh, id, instance_spec, process, read, shell, until,
 };
 
-crate::tests![
+crate::runner::tests![
     an_instance_from_create_to_delete,
     c07_an_ended_instance_is_read_from_its_logs,
     a_silent_instance_leaves_nothing,

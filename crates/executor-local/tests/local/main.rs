@@ -26,12 +26,3 @@ fn main() -> ExitCode {
         [life::TESTS, endings::TESTS, streams::TESTS, killed::TESTS].concat();
     runner::run(&tests)
 }
-
-/// Lists tests under their names; a test that is not listed is dead code, which the compiler tells.
-#[macro_export]
-macro_rules! tests {
-    ($($name:ident),* $(,)?) => {
-        pub(crate) const TESTS: &[$crate::runner::Test] =
-            &[$((stringify!($name), || $crate::place::block_on($name()))),*];
-    };
-}

@@ -13,6 +13,15 @@ use std::{
 /// A test: its name, and what runs it.
 pub(crate) type Test = (&'static str, fn());
 
+/// Lists tests under their names; a test that is not listed is dead code, which the compiler tells.
+macro_rules! tests {
+    ($($name:ident),* $(,)?) => {
+        pub(crate) const TESTS: &[$crate::runner::Test] =
+            &[$((stringify!($name), || $crate::place::block_on($name()))),*];
+    };
+}
+pub(crate) use tests;
+
 #[derive(Default)]
 struct Wanted {
     list: bool,

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::place::{LONG, Place, collect, fresh, process, read, shell};
 
-crate::tests![
+crate::runner::tests![
     two_viewers_see_the_same_from_any_offset,
     c07_output_goes_on_while_no_controller_is_there,
     input_is_streamed_and_closed,

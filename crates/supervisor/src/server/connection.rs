@@ -12,6 +12,7 @@ use tokio::{
     net::{UnixListener, UnixStream},
     sync::{Notify, watch},
     task::{AbortHandle, spawn_local},
+    time::Instant,
 };
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
     routes,
 };
 use crate::{
-    note,
+    note::note,
     wire::{CONNECTION_WINDOW, MAX_FRAME, STREAM_WINDOW},
 };
 
@@ -78,17 +79,19 @@ impl Connections {
         }
     }
 
-    /// Accepts no more, and returns when every answer under way is complete or nobody took a piece of it for `patience`.
-    pub(super) async fn finish(self, patience: Duration, control: &Control) {
+    /// Accepts no more, and returns when every answer under way is complete, when nobody took a piece of one for `patience`, or
+    /// after `limit`: readers get the rest from the log on disk.
+    pub(super) async fn finish(self, patience: Duration, limit: Duration, control: &Control) {
         self.accepting.abort();
         self.end.send_replace(true);
+        let last = Instant::now() + limit;
         let mut seen = control.progress.get();
         while self.open.count.get() > 0 {
             tokio::select! {
                 () = self.open.none_left.notified() => {}
-                () = tokio::time::sleep(patience) => {
-                    if control.progress.get() == seen {
-                        note(format_args!("ended without readers that read no more"));
+                () = tokio::time::sleep_until(last.min(Instant::now() + patience)) => {
+                    if control.progress.get() == seen || Instant::now() >= last {
+                        note(format_args!("ended without readers that did not keep up"));
                         return;
                     }
                     seen = control.progress.get();

@@ -32,14 +32,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::{connection::Connections, control::Control};
 use crate::{
-    note, processes, socket,
+    note::note,
+    processes, socket,
     spawn::FirstWord,
     start::{CGROUP_FILE, StartFile, StartLock},
     tree,
 };
 
 /// How long a reader may take no further piece before the supervisor ends without it; the log on disk has the rest.
-const READER_PATIENCE: Duration = Duration::from_secs(5);
+const READER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long readers that do read get at the end, however much they have before them: whoever stops an instance waits for it.
+const READER_LIMIT: Duration = Duration::from_secs(1);
 
 /// The longest pause between two tries to end what would not end.
 const RETRY_MAX: Duration = Duration::from_mins(1);
@@ -113,7 +117,9 @@ async fn serve(start_file: &Path) -> ExitCode {
         return fail(&error);
     }
     live(&control, &mut signals).await;
-    connections.finish(READER_PATIENCE, &control).await;
+    connections
+        .finish(READER_PATIENCE, READER_LIMIT, &control)
+        .await;
     control.wipe();
     drop(lock);
     ExitCode::SUCCESS

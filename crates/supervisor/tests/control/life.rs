@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::StreamExt as _;
 use groundcrew_core::{
     error::ErrorKind,
     instance::Instance as _,
@@ -156,11 +157,56 @@ async fn it_ends_without_readers_that_read_no_more_and_they_lose_nothing() {
         .unwrap();
     written(&instance, 60_000_000).await;
     instance.close_stdin(&agent).await.unwrap();
+    instance.wait(&agent).await.unwrap();
+    let ended = std::time::Instant::now();
     until("it ended", || lock(&place).is_some()).await;
+    assert!(
+        ended.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        ended.elapsed()
+    );
     let (bytes, exit) = rest(stdio.output, Offset(0)).await;
     assert_eq!(
         (bytes.len(), exit),
         (60_000_000, Some(ExitStatus::exited(5)))
+    );
+}
+
+#[tokio::test]
+async fn c06_shutdown_does_not_wait_for_readers_that_are_slow_and_they_lose_nothing() {
+    let (place, instance) = Place::up(Lease::Unlimited).await;
+    let agent = process("agent");
+    instance
+        .start(
+            &agent,
+            &shell("head -c 60000000 /dev/zero; exec sleep 1000"),
+        )
+        .await
+        .unwrap();
+    written(&instance, 60_000_000).await;
+    let viewer = place.connect().await.unwrap();
+    let stdio = viewer
+        .attach(&agent, Offset(0), Role::Viewer)
+        .await
+        .unwrap();
+    // One that always takes some more, and would go on for more than five seconds.
+    let slow = stdio.output.then(async |frame| {
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        frame
+    });
+    let end = async {
+        let asked = std::time::Instant::now();
+        instance.shutdown(Duration::from_secs(10)).await.unwrap();
+        until("it ended", || lock(&place).is_some()).await;
+        asked.elapsed()
+    };
+    let ((bytes, exit), took) =
+        futures_util::future::join(rest(std::pin::pin!(slow), Offset(0)), end).await;
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(bytes.len(), 60_000_000);
+    assert_eq!(
+        exit.map(|exit| (exit.cause, exit.signal)),
+        Some((EndCause::Stopped, Some(Signal::TERM)))
     );
 }
 
@@ -179,7 +225,6 @@ async fn an_attached_writer_does_not_hold_up_the_end() {
     let ended = std::time::Instant::now();
     until("it ended", || lock(&place).is_some()).await;
     assert_eq!(exit, Some(ExitStatus::exited(0)));
-    // Its patience with readers that hang is 5 s; nobody hangs here.
     assert!(
         ended.elapsed() < Duration::from_secs(4),
         "{:?}",
