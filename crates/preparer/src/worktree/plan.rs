@@ -17,6 +17,7 @@ use crate::{
     files::id::FileId,
     git::{
         command::Git,
+        identity,
         repository::{Source, discover, git_error},
         settings, start,
     },
@@ -61,8 +62,8 @@ pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Err
     let mut warnings = start.warnings;
     warnings.extend(start::dirty(&source)?);
     warnings.extend(left_out(&source, &start.commit)?);
-    let environment = settings::identity(&config, &wanted.given)?;
-    warnings.extend(settings::identity_warning(&environment));
+    let environment = identity::missing(&config, &wanted.given)?;
+    warnings.extend(identity::warning(&environment));
     let directory = if is_directory(&start.commit, &source)? {
         // Joining nothing would leave a separator at the end.
         planned
@@ -113,11 +114,9 @@ pub(super) fn variables_of(
     let place = workspace.repository.as_ref().unwrap_or(&workspace.path);
     let config = settings::layered(&discover(place)?.repository, &shared.config.user)
         .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    let environment = settings::identity(&config, given)?;
+    let environment = identity::missing(&config, given)?;
     Ok(Contribution {
-        warnings: settings::identity_warning(&environment)
-            .into_iter()
-            .collect(),
+        warnings: identity::warning(&environment).into_iter().collect(),
         environment,
         ..Contribution::default()
     })
