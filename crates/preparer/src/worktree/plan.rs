@@ -10,8 +10,8 @@ use groundcrew_core::{
 };
 
 use super::{
-    Shared,
     resource::{Kind, Planned, Resource, State},
+    shared::Shared,
 };
 use crate::{
     files::id::FileId,
