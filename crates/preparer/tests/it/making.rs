@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::*;
+use crate::fixture::*;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::{AttemptId, RunId},
@@ -106,7 +106,7 @@ async fn a_plan_has_no_effect_and_repeats_itself() {
     );
     fixture.assert_same(&before, "repository");
     assert!(!fixture.home().exists());
-    let other = common_request_in_place();
+    let other = request_in_place();
     let none = preparer
         .plan(PlanContext {
             request: &other,
@@ -117,7 +117,7 @@ async fn a_plan_has_no_effect_and_repeats_itself() {
     assert!(none.is_none());
 }
 
-fn common_request_in_place() -> groundcrew_core::request::LaunchRequest {
+fn request_in_place() -> groundcrew_core::request::LaunchRequest {
     request(WorkspaceRequest::InPlace { path: "/".into() })
 }
 
