@@ -163,6 +163,32 @@ async fn c26_f086_f087_f088_a_branch_that_cannot_be_made_is_refused_at_plan() {
 }
 
 #[tokio::test]
+async fn c26_f088_a_bad_start_point_and_a_bad_branch_are_told_at_once() {
+    let fixture = Fixture::new();
+    for (branch, words) in [
+        ("a..b", "the branch name is not"),
+        ("main", "exists already"),
+    ] {
+        let base = refused(&fixture, Some("no-such"), None).await;
+        let alone = refused(&fixture, None, Some(branch)).await;
+        let both = refused(&fixture, Some("no-such"), Some(branch)).await;
+        assert!(alone.message().contains(words), "{alone}");
+        assert_eq!(both.kind(), ErrorKind::NotFound);
+        let message = format!("{}; {}", base.message(), alone.message());
+        assert_eq!(both.message(), message);
+        let context: Vec<_> = base.context().chain(alone.context()).collect();
+        assert_eq!(both.context().collect::<Vec<_>>(), context);
+    }
+    let mut spec = fixture.spec();
+    spec.path = fixture.path();
+    spec.branch = Some("a..b".to_owned());
+    let error = fixture.plan_spec(spec).await.unwrap_err();
+    for words in ["git init", "; the branch name is not"] {
+        assert!(error.message().contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn c40_f089_a_repository_without_a_commit_is_refused_with_what_to_do() {
     let fixture = Fixture::new();
     let mut spec = fixture.spec();
