@@ -202,7 +202,7 @@ mod tests {
                 "{bad}"
             );
         }
-        let pairs = [("GROUNDCREW_HOME", "/home"), ("HOME", "/home/u")];
+        let pairs = [("GROUNDCREW_HOME", "/srv"), ("HOME", "/srv/u")];
         assert!(
             surroundings(&pairs, Path::new("/nowhere-at-all"))
                 .state_directory()

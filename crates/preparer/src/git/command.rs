@@ -17,6 +17,7 @@ use tokio::{
     process::{Child, Command},
 };
 
+use super::identity;
 use crate::{config::GitProgram, text::lossy};
 
 /// How much output of git is kept.
@@ -187,8 +188,8 @@ impl Git {
             .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
             .env("GIT_LFS_SKIP_SMUDGE", "1")
-            .env("GIT_COMMITTER_NAME", super::settings::NAME)
-            .env("GIT_COMMITTER_EMAIL", super::settings::EMAIL);
+            .env("GIT_COMMITTER_NAME", identity::NAME)
+            .env("GIT_COMMITTER_EMAIL", identity::EMAIL);
         let fixed = SETTINGS
             .iter()
             .map(|(key, value)| (OsStr::new(key), OsStr::new(value)));

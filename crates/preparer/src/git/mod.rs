@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod branch;
 pub(crate) mod command;
 pub(crate) mod history;
+pub(crate) mod identity;
 pub(crate) mod ignore;
 pub(crate) mod inspect;
 pub(crate) mod repository;

@@ -1,4 +1,4 @@
-//! What the configuration of a repository and of the user says about writing files, about filters, and about who the user is.
+//! What the configuration of a repository and of the user says about writing files, and about filters.
 
 use std::{
     collections::BTreeSet,
@@ -8,19 +8,10 @@ use std::{
 };
 
 use git2::{Config, ConfigLevel, Repository};
-use groundcrew_core::{
-    cancel::CancelToken,
-    env::{Definition, Key, Tier},
-    error::Error,
-};
+use groundcrew_core::{cancel::CancelToken, error::Error};
 
 use super::command::{Call, Git};
 use crate::config::UserGitConfig;
-
-/// The name of whoever acts where the user has none.
-pub(crate) const NAME: &str = "groundcrew";
-/// Its address.
-pub(crate) const EMAIL: &str = "groundcrew@localhost";
 
 /// Settings that tell how files are written; the user's own count, or the user's shell would see changes.
 const CHECKOUT: [&str; 8] = [
@@ -99,36 +90,6 @@ pub(crate) fn workers(config: &Config) -> Option<(OsString, OsString)> {
         "checkout.workers".into(),
         OsString::from_vec(value.to_vec()),
     ))
-}
-
-/// Returns definitions of an identity for those parts that neither configuration nor environment give.
-pub(crate) fn identity(config: &Config, given: &[Definition]) -> Result<Vec<Definition>, Error> {
-    let configured = |key: &str| config.get_bytes(key).is_ok_and(|value| !value.is_empty());
-    let mut definitions = Vec::new();
-    for who in ["author", "committer"] {
-        for (part, value) in [("name", NAME), ("email", EMAIL)] {
-            let key = Key::new(OsString::from(format!("GIT_{who}_{part}").to_uppercase()))?;
-            let known = configured(&format!("user.{part}"))
-                || configured(&format!("{who}.{part}"))
-                || given.iter().any(|definition| definition.key == key)
-                || part == "email" && given.iter().any(|d| d.key.as_bytes() == b"EMAIL");
-            if !known {
-                definitions.push(Definition::literal(
-                    key,
-                    value,
-                    Tier::Fallback,
-                    "git identity",
-                ));
-            }
-        }
-    }
-    Ok(definitions)
-}
-
-/// Returns what to tell a person about an identity that was filled in, if one was.
-pub(crate) fn identity_warning(filled_in: &[Definition]) -> Option<String> {
-    let told = || format!("git has no identity here; commits are made as {NAME} <{EMAIL}>");
-    (!filled_in.is_empty()).then(told)
 }
 
 /// Tells whether the configuration of a repository may define content filters.

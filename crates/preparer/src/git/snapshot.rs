@@ -17,9 +17,9 @@ use rustix::{
 };
 
 use super::{
+    identity::{EMAIL, NAME},
     inspect::{Differences, Entry, executable},
     repository::git_error,
-    settings::{EMAIL, NAME},
 };
 use crate::files::beneath;
 

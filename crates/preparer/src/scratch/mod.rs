@@ -35,7 +35,7 @@ use crate::{
         marker::{self, Layout, MARKER, Marker},
         trash::{self, Fate, Trash},
     },
-    git::{repository::git_error, settings},
+    git::{identity, repository::git_error, settings},
     text,
 };
 
@@ -88,7 +88,7 @@ impl ScratchPreparer {
         self.blocking(move |config| {
             let config = settings::of_user(&config.user)
                 .map_err(|error| git_error("failed to read the configuration of git", error))?;
-            settings::identity(&config, &given)
+            identity::missing(&config, &given)
         })
         .await
     }

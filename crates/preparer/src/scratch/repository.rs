@@ -20,8 +20,8 @@ use rustix::{
 use crate::{
     files::{beneath, marker::MARKER},
     git::{
+        identity::{EMAIL, NAME},
         repository::{git_error, open_exact},
-        settings::{EMAIL, NAME},
     },
 };
 

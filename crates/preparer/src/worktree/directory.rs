@@ -11,7 +11,7 @@ use groundcrew_core::{
     workspace::Finding,
 };
 
-use super::{Shared, resource::Resource};
+use super::{resource::Resource, shared::Shared};
 use crate::{
     files::{
         beneath,

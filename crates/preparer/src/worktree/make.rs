@@ -15,8 +15,8 @@ use groundcrew_core::{
 };
 
 use super::{
-    WorktreePreparer,
     resource::{Kind, Resource, State},
+    shared::Shared,
 };
 use crate::{
     files::{
@@ -37,7 +37,7 @@ use crate::{
 const TRIES: u32 = 6;
 
 /// Makes what was planned.
-pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> Result<(), Error> {
+pub(super) async fn make(shared: &Arc<Shared>, cx: &ApplyContext<'_>) -> Result<(), Error> {
     let state: State = serde_json::from_str(&cx.contribution.state).map_err(|error| {
         Error::new(
             ErrorKind::Corrupt,
@@ -46,9 +46,9 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
         .with_source(error)
     })?;
     let made = Maker {
-        preparer,
+        shared,
         cx,
-        git: Git::find(&preparer.shared.config.git)?,
+        git: Git::find(&shared.config.git)?,
         resource: &state.worktree,
     };
     let marker = Marker {
@@ -82,7 +82,7 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
             ..marker
         },
     );
-    preparer
+    shared
         .blocking(move |_| {
             verify(&resource, &entry)?;
             ready.write(&held, &resource.directory)
@@ -92,7 +92,7 @@ pub(super) async fn make(preparer: &WorktreePreparer, cx: &ApplyContext<'_>) -> 
 }
 
 struct Maker<'a> {
-    preparer: &'a WorktreePreparer,
+    shared: &'a Arc<Shared>,
     cx: &'a ApplyContext<'a>,
     git: Git,
     resource: &'a Resource,
@@ -119,7 +119,7 @@ impl Maker<'_> {
         self.go_on()?;
         let path = self.resource.directory.clone();
         let id = self
-            .preparer
+            .shared
             .blocking(move |shared| {
                 beneath::private_root(&shared.config.worktrees)?;
                 beneath::make_directory(&path, 0o700)?;
@@ -128,7 +128,7 @@ impl Maker<'_> {
             .await?;
         self.identify(Kind::Directory, id).await?;
         let path = self.resource.directory.clone();
-        self.preparer
+        self.shared
             .blocking(move |_| {
                 let held = lock_directory(&path)?.ok_or_else(|| gone(&path))?;
                 marker.write(&held, &path)?;
@@ -140,7 +140,7 @@ impl Maker<'_> {
     /// Makes the branch.
     async fn branch(&self, held: &OwnedFd) -> Result<(), Error> {
         self.go_on()?;
-        let locks = &self.preparer.shared.locks;
+        let locks = &self.shared.locks;
         let _lock = locks.lock(self.resource.common_id, self.cx.cancel).await?;
         let mark = self.resource.mark();
         self.resource
@@ -153,18 +153,18 @@ impl Maker<'_> {
     async fn worktree(&self, held: &OwnedFd) -> Result<PathBuf, Error> {
         self.go_on()?;
         self.tree().await?;
-        let locks = &self.preparer.shared.locks;
+        let locks = &self.shared.locks;
         let _lock = locks.lock(self.resource.common_id, self.cx.cancel).await?;
         self.add(held).await?;
         let resource = self.resource.clone();
-        self.preparer.blocking(move |_| attach(&resource)).await
+        self.shared.blocking(move |_| attach(&resource)).await
     }
 
     /// Makes the root of the work tree ourselves, so that it is known before git writes in it.
     async fn tree(&self) -> Result<(), Error> {
         let path = self.resource.tree.clone();
         let id = self
-            .preparer
+            .shared
             .blocking(move |_| {
                 beneath::make_directory(&path, 0o755)?;
                 exists(&path)

@@ -6,6 +6,7 @@ mod make;
 mod plan;
 mod report;
 mod resource;
+mod shared;
 mod undo;
 
 use std::{sync::Arc, time::Duration};
@@ -21,13 +22,8 @@ use groundcrew_core::{
     workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
 };
 
-use crate::{
-    config::WorktreeConfig,
-    files::{
-        lock::{RepositoryLocks, lock_directory},
-        trash::Trash,
-    },
-};
+use self::shared::Shared;
+use crate::{config::WorktreeConfig, files::lock::lock_directory};
 
 /// How long an undo waits for a git process of the launch that is still at work.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,14 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct WorktreePreparer {
     name: PreparerName,
     shared: Arc<Shared>,
-}
-
-/// What all calls share.
-#[derive(Debug)]
-struct Shared {
-    config: WorktreeConfig,
-    locks: RepositoryLocks,
-    trash: Trash,
 }
 
 impl WorktreePreparer {
@@ -65,11 +53,7 @@ impl WorktreePreparer {
         }
         Ok(Self {
             name: PreparerName::new("worktree")?,
-            shared: Arc::new(Shared {
-                locks: RepositoryLocks::new(&config.locks),
-                trash: Trash::new(config.trash.clone()),
-                config,
-            }),
+            shared: Arc::new(Shared::new(config)),
         })
     }
 
@@ -79,17 +63,9 @@ impl WorktreePreparer {
     ///
     /// That of the first one that cannot be deleted; it stays, and so do those after it.
     pub async fn expire_trash(&self, older_than: Duration) -> Result<usize, Error> {
-        self.blocking(move |shared| shared.trash.expire(older_than))
+        self.shared
+            .blocking(move |shared| shared.trash.expire(older_than))
             .await
-    }
-
-    /// Runs what may block on a thread for that.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Shared) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let shared = Arc::clone(&self.shared);
-        crate::files::blocking(move || work(&shared)).await
     }
 }
 
@@ -112,7 +88,8 @@ impl Preparer for WorktreePreparer {
             run: cx.run.clone(),
             attempt: cx.attempt,
         };
-        self.blocking(move |shared| plan::plan(shared, &wanted).map(Some))
+        self.shared
+            .blocking(move |shared| plan::plan(shared, &wanted).map(Some))
             .await
     }
 
@@ -123,15 +100,16 @@ impl Preparer for WorktreePreparer {
     ) -> Result<Contribution, Error> {
         let workspace = workspace.clone();
         let given = cx.request.environment.clone();
-        self.blocking(move |shared| {
-            report::reopen(shared, &workspace)?;
-            plan::variables_of(shared, &workspace, &given)
-        })
-        .await
+        self.shared
+            .blocking(move |shared| {
+                report::reopen(shared, &workspace)?;
+                plan::variables_of(shared, &workspace, &given)
+            })
+            .await
     }
 
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
-        make::make(self, &cx).await
+        make::make(&self.shared, &cx).await
     }
 
     async fn populate(&self, _: ApplyContext<'_>, _: &dyn Instance) -> Result<(), Error> {
@@ -141,7 +119,8 @@ impl Preparer for WorktreePreparer {
 
     async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error> {
         let record = record.clone();
-        self.blocking(move |shared| undo::assess(shared, &record, options))
+        self.shared
+            .blocking(move |shared| undo::assess(shared, &record, options))
             .await
     }
 
@@ -149,7 +128,7 @@ impl Preparer for WorktreePreparer {
         let resource = resource::Resource::of(record)?;
         let directory = resource.directory.clone();
         // A git process of the launch may have outlived its controller: it holds this lock to its end.
-        let lock = self.blocking(move |_| lock_directory(&directory));
+        let lock = self.shared.blocking(move |_| lock_directory(&directory));
         let held = tokio::time::timeout(PATIENCE, lock).await.map_err(|_| {
             Error::new(
                 ErrorKind::Unavailable,
@@ -158,22 +137,24 @@ impl Preparer for WorktreePreparer {
             .with("path", resource.directory.display())
         })??;
         let record = record.clone();
-        self.blocking(move |shared| undo::undo(shared, &record, options, held))
+        self.shared
+            .blocking(move |shared| undo::undo(shared, &record, options, held))
             .await
     }
 
     async fn state(&self, record: &UndoRecord) -> Result<Presence, Error> {
         let record = record.clone();
-        self.blocking(move |_| undo::state(&record)).await
+        self.shared.blocking(move |_| undo::state(&record)).await
     }
 
     async fn list(&self) -> Result<Vec<Found>, Error> {
-        self.blocking(report::list).await
+        self.shared.blocking(report::list).await
     }
 
     async fn report(&self, workspace: &Workspace) -> Result<WorkspaceReport, Error> {
         let workspace = workspace.clone();
-        self.blocking(move |shared| report::report(shared, &workspace))
+        self.shared
+            .blocking(move |shared| report::report(shared, &workspace))
             .await
     }
 }

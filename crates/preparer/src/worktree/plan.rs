@@ -1,8 +1,10 @@
 //! Decides what a worktree launch will make; reads only.
 
+use std::{error::Error as _, path::PathBuf};
+
 use groundcrew_core::{
     env::Definition,
-    error::{Error, ErrorKind},
+    error::{Chain, Error, ErrorKind},
     id::{AttemptId, InstallId, PreparerName, RunId},
     preparer::{Contribution, PlannedResource},
     undo::Due,
@@ -10,13 +12,14 @@ use groundcrew_core::{
 };
 
 use super::{
-    Shared,
     resource::{Kind, Planned, Resource, State},
+    shared::Shared,
 };
 use crate::{
     files::id::FileId,
     git::{
         command::Git,
+        identity,
         repository::{Source, discover, git_error},
         settings, start,
     },
@@ -34,35 +37,35 @@ pub(super) struct Wanted {
     pub(super) attempt: AttemptId,
 }
 
-/// Plans a worktree.
+/// Plans a worktree; an error names everything that is wrong with the request.
 pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Error> {
-    Git::find(&shared.config.git)?;
-    let source = discover(&wanted.spec.path)?;
-    let start = start::resolve(&source.repository, wanted.spec.base.as_deref())?;
-    let branch = match &wanted.spec.branch {
-        Some(name) => {
-            naming::check_branch(name)?;
-            name.clone()
+    let named = branch_name(wanted);
+    let source = match both(Git::find(&shared.config.git), discover(&wanted.spec.path)) {
+        Ok((_, source)) => source,
+        // Without a repository there is no start point to look for.
+        Err(error) => {
+            return Err(match named {
+                Ok(_) => error,
+                Err(other) => together(&error, &other),
+            });
         }
-        None => naming::default_branch(wanted.title.as_deref(), wanted.run.as_str()),
     };
-    start::check_free(&source, &branch)?;
-    let planned = planned(shared, wanted, &source, branch, start.commit.id())?;
-    if FileId::of(&planned.directory)?.is_some() {
-        return Err(Error::new(
-            ErrorKind::AlreadyExists,
-            "the directory of the workspace exists already; it is left as it is",
-        )
-        .with("path", planned.directory.display()));
-    }
+    let free = named.and_then(|branch| {
+        start::check_free(&source, &branch)?;
+        Ok(branch)
+    });
+    let start = start::resolve(&source.repository, wanted.spec.base.as_deref());
+    let directory = directory(shared, wanted, &source);
+    let ((start, branch), directory) = both(both(start, free), directory)?;
+    let planned = planned(wanted, &source, directory, branch, start.commit.id());
 
     let config = settings::layered(&source.repository, &shared.config.user)
         .map_err(|error| git_error("failed to read the configuration of git", error))?;
     let mut warnings = start.warnings;
     warnings.extend(start::dirty(&source)?);
     warnings.extend(left_out(&source, &start.commit)?);
-    let environment = settings::identity(&config, &wanted.given)?;
-    warnings.extend(settings::identity_warning(&environment));
+    let environment = identity::missing(&config, &wanted.given)?;
+    warnings.extend(identity::warning(&environment));
     let directory = if is_directory(&start.commit, &source)? {
         // Joining nothing would leave a separator at the end.
         planned
@@ -113,11 +116,9 @@ pub(super) fn variables_of(
     let place = workspace.repository.as_ref().unwrap_or(&workspace.path);
     let config = settings::layered(&discover(place)?.repository, &shared.config.user)
         .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    let environment = settings::identity(&config, given)?;
+    let environment = identity::missing(&config, given)?;
     Ok(Contribution {
-        warnings: settings::identity_warning(&environment)
-            .into_iter()
-            .collect(),
+        warnings: identity::warning(&environment).into_iter().collect(),
         environment,
         ..Contribution::default()
     })
@@ -129,18 +130,77 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
     })
 }
 
-fn planned(
-    shared: &Shared,
-    wanted: &Wanted,
-    source: &Source,
-    branch: String,
-    base: git2::Oid,
-) -> Result<Planned, Error> {
+/// Returns both values, or everything that is wrong.
+fn both<A, B>(first: Result<A, Error>, other: Result<B, Error>) -> Result<(A, B), Error> {
+    match (first, other) {
+        (Ok(first), Ok(other)) => Ok((first, other)),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        (Err(first), Err(other)) => Err(together(&first, &other)),
+    }
+}
+
+/// Makes one error of two, so that a person need not repair one to learn of the other; its kind is the first one's.
+fn together(first: &Error, other: &Error) -> Error {
+    let message = format!("{}; {}", first.message(), other.message());
+    let mut error =
+        Error::new(first.kind(), message).retryable(first.is_retryable() && other.is_retryable());
+    for (key, value) in first.context().chain(other.context()) {
+        error = error.with(key.to_owned(), value);
+    }
+    let causes: Vec<_> = [first.source(), other.source()]
+        .into_iter()
+        .flatten()
+        .map(|cause| Chain(cause).to_string())
+        .collect();
+    if causes.is_empty() {
+        error
+    } else {
+        error.with_source(causes.join("; "))
+    }
+}
+
+/// Names the branch; whether it is free is not looked at.
+fn branch_name(wanted: &Wanted) -> Result<String, Error> {
+    match &wanted.spec.branch {
+        Some(name) => naming::check_branch(name).map(|()| name.clone()),
+        None => Ok(naming::default_branch(
+            wanted.title.as_deref(),
+            wanted.run.as_str(),
+        )),
+    }
+}
+
+/// Chooses the directory of the run, and makes sure that it can be made.
+fn directory(shared: &Shared, wanted: &Wanted, source: &Source) -> Result<PathBuf, Error> {
     let words = wanted.title.as_deref().unwrap_or_default();
     let directory = shared
         .config
         .worktrees
         .join(format!("{}-{}", naming::slug(words), wanted.run));
+    if directory.starts_with(&source.common) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "the directory of worktrees is inside the repository's git directory",
+        )
+        .with("path", directory.display()));
+    }
+    if FileId::of(&directory)?.is_some() {
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            "the directory of the workspace exists already; it is left as it is",
+        )
+        .with("path", directory.display()));
+    }
+    Ok(directory)
+}
+
+fn planned(
+    wanted: &Wanted,
+    source: &Source,
+    directory: PathBuf,
+    branch: String,
+    base: git2::Oid,
+) -> Planned {
     let named = source
         .place
         .file_name()
@@ -150,14 +210,7 @@ fn planned(
         &named.unwrap_or_default().to_string_lossy(),
         wanted.run.as_str(),
     );
-    if directory.starts_with(&source.common) {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            "the directory of worktrees is inside the repository's git directory",
-        )
-        .with("path", directory.display()));
-    }
-    Ok(Planned {
+    Planned {
         install: wanted.install.clone(),
         run: wanted.run.clone(),
         attempt: wanted.attempt,
@@ -168,7 +221,7 @@ fn planned(
         branch,
         unique_branch: wanted.spec.branch.is_none(),
         base,
-    })
+    }
 }
 
 /// What is made, in this order; the work tree goes first, then the branch and the directory.

@@ -11,8 +11,8 @@ use groundcrew_core::{
 };
 
 use super::{
-    Shared,
     look::{Target, look},
+    shared::Shared,
 };
 use crate::{
     files::{

@@ -10,9 +10,10 @@ use groundcrew_core::{
 use rustix::fs::{AtFlags, FileType, statat};
 
 use super::{
-    Shared, directory,
+    directory,
     look::{Look, Target, look},
     resource::{Kind, Resource},
+    shared::Shared,
 };
 use crate::{
     files::{beneath, id::FileId, marker::Marker, trash::Fate},

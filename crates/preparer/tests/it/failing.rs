@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::*;
+use crate::fixture::*;
 use groundcrew_core::{
     cancel::CancelToken, error::ErrorKind, preparer::Preparer as _, undo::Undone,
     workspace::WorkspaceRequest,

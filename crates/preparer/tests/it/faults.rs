@@ -4,7 +4,7 @@ use std::path::Path;
 
 use groundcrew_core::workspace::WorkspaceRequest;
 
-use crate::common::*;
+use crate::fixture::*;
 
 /// Every how many system calls git is killed; 1 tries every one.
 const KILL_STEP: usize = 3;

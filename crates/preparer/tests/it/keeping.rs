@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink, path::Path, process::Stdio, time::Duration}
 
 use groundcrew_core::{preparer::Preparer as _, undo::Undone, workspace::Finding};
 
-use crate::common::*;
+use crate::fixture::*;
 
 /// Does something in a fresh worktree, and returns what is found, after making sure that removal keeps all of it.
 async fn found_after(fixture: &Fixture, work: impl FnOnce(&Path)) -> Vec<Finding> {

@@ -7,9 +7,9 @@
     reason = "what a test cannot set up must fail it, and what it skips must be seen"
 )]
 
-mod common;
 mod failing;
 mod faults;
+mod fixture;
 mod keeping;
 mod making;
 mod owning;

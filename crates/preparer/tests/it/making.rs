@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::*;
+use crate::fixture::*;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::{AttemptId, RunId},
@@ -106,7 +106,7 @@ async fn a_plan_has_no_effect_and_repeats_itself() {
     );
     fixture.assert_same(&before, "repository");
     assert!(!fixture.home().exists());
-    let other = common_request_in_place();
+    let other = request_in_place();
     let none = preparer
         .plan(PlanContext {
             request: &other,
@@ -117,7 +117,7 @@ async fn a_plan_has_no_effect_and_repeats_itself() {
     assert!(none.is_none());
 }
 
-fn common_request_in_place() -> groundcrew_core::request::LaunchRequest {
+fn request_in_place() -> groundcrew_core::request::LaunchRequest {
     request(WorkspaceRequest::InPlace { path: "/".into() })
 }
 
@@ -159,6 +159,32 @@ async fn c26_f086_f087_f088_a_branch_that_cannot_be_made_is_refused_at_plan() {
     for branch in ["a..b", "-x", "x.lock", "@", "HEAD", "refs/heads/q", "a b"] {
         let error = refused(&fixture, None, Some(branch)).await;
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{branch}");
+    }
+}
+
+#[tokio::test]
+async fn c26_f088_a_bad_start_point_and_a_bad_branch_are_told_at_once() {
+    let fixture = Fixture::new();
+    for (branch, words) in [
+        ("a..b", "the branch name is not"),
+        ("main", "exists already"),
+    ] {
+        let base = refused(&fixture, Some("no-such"), None).await;
+        let alone = refused(&fixture, None, Some(branch)).await;
+        let both = refused(&fixture, Some("no-such"), Some(branch)).await;
+        assert!(alone.message().contains(words), "{alone}");
+        assert_eq!(both.kind(), ErrorKind::NotFound);
+        let message = format!("{}; {}", base.message(), alone.message());
+        assert_eq!(both.message(), message);
+        let context: Vec<_> = base.context().chain(alone.context()).collect();
+        assert_eq!(both.context().collect::<Vec<_>>(), context);
+    }
+    let mut spec = fixture.spec();
+    spec.path = fixture.path();
+    spec.branch = Some("a..b".to_owned());
+    let error = fixture.plan_spec(spec).await.unwrap_err();
+    for words in ["git init", "; the branch name is not"] {
+        assert!(error.message().contains(words), "{error}");
     }
 }
 

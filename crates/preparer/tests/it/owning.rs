@@ -9,7 +9,7 @@ use std::{
 
 use groundcrew_core::{preparer::Preparer as _, undo::Undone, workspace::WorkspaceRequest};
 
-use crate::common::*;
+use crate::fixture::*;
 
 #[tokio::test]
 async fn two_removals_at_once_lose_nothing() {

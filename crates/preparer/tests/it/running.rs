@@ -12,7 +12,7 @@ use groundcrew_core::{
 };
 use groundcrew_preparer::{GitProgram, UserGitConfig};
 
-use crate::common::*;
+use crate::fixture::*;
 
 #[tokio::test]
 async fn c28_f093_a_missing_filter_is_named_and_its_files_are_as_stored() {

@@ -14,7 +14,7 @@ use groundcrew_core::{
 use groundcrew_preparer::{InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig};
 use tempfile::TempDir;
 
-use crate::common::*;
+use crate::fixture::*;
 
 struct Tasks {
     root: TempDir,
