@@ -60,7 +60,7 @@ fn a_run_that_changed_nothing_leaves_nothing() {
     assert_eq!(run["exit_code"], 3);
     // Where it was is still told; it is gone.
     let place = run["workspace"].as_str().unwrap();
-    assert!(!std::path::Path::new(place).exists(), "{place}");
+    assert!(!Path::new(place).exists(), "{place}");
     let rooms = std::fs::read_dir(ground.state().join("worktrees")).unwrap();
     assert_eq!(rooms.count(), 0);
     assert_eq!(repository.branches(), ["main"]);
