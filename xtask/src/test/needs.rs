@@ -23,7 +23,7 @@ pub(super) struct Need {
     lacks: fn() -> Option<String>,
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
     Need {
         name: "git",
         packages: &["git"],
@@ -41,6 +41,12 @@ const NEEDS: [Need; 3] = [
         packages: &["tmux"],
         always: false,
         lacks: || lacks_program("tmux"),
+    },
+    Need {
+        name: "strace",
+        packages: &["strace"],
+        always: false,
+        lacks: || lacks_program("strace"),
     },
 ];
 

@@ -64,7 +64,7 @@ fn programs() -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn f067_git_killed_at_any_system_call_leaves_nothing() {
+async fn f067_needs_strace_git_killed_at_any_system_call_leaves_nothing() {
     if !can_trace() {
         return;
     }
@@ -77,7 +77,7 @@ async fn f067_git_killed_at_any_system_call_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn f046_f048_f070_git_that_meets_an_error_anywhere_leaves_nothing() {
+async fn f046_f048_f070_needs_strace_git_that_meets_an_error_anywhere_leaves_nothing() {
     if !can_trace() {
         return;
     }
