@@ -95,6 +95,9 @@ pub(crate) async fn recover(shared: &Shared) -> Result<RecoveryReport, Error> {
         }
     }
     find_strays(shared, &mut report).await?;
+    if let Err(error) = shared.parts.locks.sweep().await {
+        report.unknown.push(ErrorReport::from(&error));
+    }
     Ok(report)
 }
 

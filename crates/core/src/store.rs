@@ -291,4 +291,7 @@ pub trait LockDirectory: fmt::Debug + Send + Sync + 'static {
 
     /// Takes a lock if nobody has it.
     async fn try_lock(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error>;
+
+    /// Removes what dead holders left behind of locks that nobody has, such as files; held ones stay.
+    async fn sweep(&self) -> Result<(), Error>;
 }

@@ -145,6 +145,17 @@ impl LockDirectory for FlockDirectory {
         let held = try_off_thread(self.path_of(name)?).await?;
         Ok(held.map(|held| Box::new(held) as Box<dyn LockGuard>))
     }
+
+    async fn sweep(&self) -> Result<(), Error> {
+        for directory in [&self.sessions, &self.attempts] {
+            let failed = |error| files::failed("cannot list the locks in", directory, error);
+            for entry in std::fs::read_dir(directory).map_err(failed)? {
+                // A lock that is gained is given back at once, and its file goes with it.
+                drop(try_off_thread(entry.map_err(failed)?.path()).await?);
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

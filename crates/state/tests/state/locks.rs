@@ -135,3 +135,25 @@ async fn a_lock_ends_with_its_process() {
         .unwrap()
         .unwrap();
 }
+
+#[tokio::test]
+async fn f127_files_of_locks_whose_holders_died_are_swept_and_held_ones_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let state = StateDirectory::open(home.path()).unwrap();
+    let locks = state.locks();
+    let held = locks.lock(&session("held")).await.unwrap();
+    // What a process leaves that is killed after it gained the lock and before anything was written.
+    let left = [
+        state.locks_path().join("session").join("dead"),
+        state.locks_path().join("attempt").join("0".repeat(32)),
+    ];
+    for path in &left {
+        std::fs::write(path, "").unwrap();
+    }
+    locks.sweep().await.unwrap();
+    assert!(left.iter().all(|path| !path.exists()));
+    assert!(locks.try_lock(&session("held")).await.unwrap().is_none());
+    drop(held);
+    locks.sweep().await.unwrap();
+    assert!(locks.try_lock(&session("held")).await.unwrap().is_some());
+}
