@@ -33,7 +33,9 @@ fn lockers(locks: &str, inode: u64) -> Vec<Pid> {
                 return None;
             };
             let number = place.rsplit(':').next()?.parse::<u64>().ok()?;
-            (number == inode).then_some(Pid::from_raw(pid.parse().ok()?)?)
+            // Whoever is in another pid namespace is 0 or -1 here.
+            let pid = pid.parse().ok().filter(|pid| *pid > 0 && number == inode)?;
+            Pid::from_raw(pid)
         })
         .collect()
 }
@@ -76,7 +78,8 @@ mod tests {
             2: POSIX  ADVISORY  WRITE 14 fe:00:77 0 EOF\n\
             3: FLOCK  ADVISORY  READ 15 fe:00:77 0 EOF\n\
             4: FLOCK  ADVISORY  WRITE 16 fe:00:78 0 EOF\n\
-            5: FLOCK  ADVISORY  WRITE 0 fe:00:77 0 EOF\n";
+            5: FLOCK  ADVISORY  WRITE 0 fe:00:77 0 EOF\n\
+            6: FLOCK  ADVISORY  WRITE -1 fe:00:77 0 EOF\n";
         assert_eq!(lockers(locks, 77), [Pid::from_raw(12).unwrap()]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getsid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// What `/proc` says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,13 @@ impl Seen {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        let session = fields.next()?.parse().ok()?;
+        // Both are -1 for a moment while a process is taken away, and 0 if their leader is outside our pid namespace.
+        let group = fields.next()?.parse().ok().map(|group: i32| group.max(0))?;
+        let session = fields
+            .next()?
+            .parse()
+            .ok()
+            .map(|session: i32| session.max(0))?;
         let start = fields.nth(15)?.parse().ok()?;
         Some(Self {
             pid: Pid::from_raw(pid)?,
@@ -51,8 +56,8 @@ impl Seen {
     /// Returns its process group if its number cannot be given away: a member is our child, and only we reap it.
     pub(super) fn pinned_group(&self) -> Option<Pid> {
         let ours = self.parent == getpid().as_raw_nonzero().get();
-        let own_group = rustix::process::getpgrp();
-        Pid::from_raw(self.group).filter(|group| ours && *group != own_group)
+        let own_group = Self::read(getpid())?.group;
+        Pid::from_raw(self.group).filter(|_| ours && self.group != own_group)
     }
 
     /// Sends a signal to exactly this process; gone already is success.
@@ -104,8 +109,11 @@ impl Known {
     }
 }
 
+/// Returns our session, 0 if its leader is outside our pid namespace.
+///
+/// * Not by `getsid`: rustix takes its answer for a pid, which 0 is not (a program that `docker exec` starts is such a case).
 pub(super) fn own_session() -> i32 {
-    getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get())
+    Seen::read(getpid()).map_or(0, |own| own.session)
 }
 
 /// Returns our own children, living or not.

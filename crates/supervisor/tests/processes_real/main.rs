@@ -4,20 +4,18 @@
     reason = "the supervisor has one thread, and so has each test"
 )]
 
-/// Makes a test of each function, alone in a process; in a mount namespace of its own where it says so.
+/// Makes a test of each function, alone in a process; in a namespace of its own where it says so.
 macro_rules! alone {
-    ($(async fn $name:ident() $body:block)*) => {$(
+    (mounts: $($tests:tt)*) => { alone! { @ Mounts $($tests)* } };
+    (pids: $($tests:tt)*) => { alone! { @ Pids $($tests)* } };
+    (@ $own:ident $(async fn $name:ident() $body:block)*) => {$(
         #[test]
         fn $name() {
-            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), false, async || $body);
+            let name = concat!(module_path!(), "::", stringify!($name));
+            $crate::support::alone(name, $crate::support::Own::$own, async || $body);
         }
     )*};
-    (mounts: $(async fn $name:ident() $body:block)*) => {$(
-        #[test]
-        fn $name() {
-            $crate::support::alone(concat!(module_path!(), "::", stringify!($name)), true, async || $body);
-        }
-    )*};
+    ($($tests:tt)*) => { alone! { @ Process $($tests)* } };
 }
 
 #[cfg(test)]

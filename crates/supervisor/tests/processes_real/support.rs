@@ -27,10 +27,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) const BOTH: [CgroupPolicy; 2] = [CgroupPolicy::Automatic, CgroupPolicy::Never];
 
+/// What a test does not share with the machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Own {
+    Process,
+    Mounts,
+    /// Our session's leader is outside then, as of a program that `docker exec` starts.
+    Pids,
+}
+
 /// Runs a test in a process of its own: a subreaper adopts what others of its process left, and signals are its process's.
 ///
-/// * It runs in a mount namespace of its own if `mounts`, and with some signals ignored, as under `nohup`.
-pub(crate) fn alone<F: Future<Output = ()>>(name: &str, mounts: bool, body: impl FnOnce() -> F) {
+/// * It runs with some signals ignored, as under `nohup`.
+pub(crate) fn alone<F: Future<Output = ()>>(name: &str, own: Own, body: impl FnOnce() -> F) {
     if argument(ALONE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -41,7 +50,7 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, mounts: bool, body: impl
             tokio::time::timeout(PATIENCE * 2, body()).await.unwrap();
         });
     }
-    let output = again(name, mounts, &[]).output().unwrap();
+    let output = again(name, own, &[]).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     assert!(
@@ -56,15 +65,24 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, mounts: bool, body: impl
     clippy::disallowed_methods,
     reason = "the test starts itself again, as the test runner would"
 )]
-pub(crate) fn again(name: &str, mounts: bool, marks: &[&str]) -> std::process::Command {
+pub(crate) fn again(name: &str, own: Own, marks: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("sh");
-    let run = match (mounts, rustix::process::geteuid().is_root()) {
-        (false, _) => "exec \"$0\" \"$@\"",
-        (true, true) => "exec unshare --mount \"$0\" \"$@\"",
-        (true, false) => "exec unshare --map-root-user --mount \"$0\" \"$@\"",
+    let unshare = match own {
+        Own::Process => "",
+        Own::Mounts => "unshare --mount",
+        Own::Pids => "unshare --pid --fork --kill-child --mount-proc",
+    };
+    let root = rustix::process::geteuid().is_root();
+    let map = if root || unshare.is_empty() {
+        ""
+    } else {
+        "--map-root-user"
     };
     command
-        .args(["-c", &format!("trap '' HUP USR2; {run}")])
+        .args([
+            "-c",
+            &format!("trap '' HUP USR2; exec {unshare} {map} \"$0\" \"$@\""),
+        ])
         .arg(std::env::current_exe().unwrap())
         .args([name.split_once("::").unwrap().1, ALONE])
         .args(["--exact", "--test-threads=1", "--nocapture"])

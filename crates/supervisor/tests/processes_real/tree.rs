@@ -214,3 +214,22 @@ alone! {
         ground.nothing_left().await;
     }
 }
+
+alone! {
+    pids:
+
+    async fn f001_a_supervisor_whose_session_has_its_leader_outside_ends_trees_all_the_same() {
+        let own = std::fs::read_to_string("/proc/self/stat").unwrap();
+        assert_eq!(own.rsplit(") ").next().unwrap().split(' ').nth(3), Some("0"), "{own}");
+        for policy in BOTH {
+            let ground = Ground::new(policy);
+            let script = "setsid sh -c 'echo $$ >daemon; exec sleep 1000' & (exec sleep 0.01 &); echo up >up; exec sleep 1000";
+            ground.start("agent", &ground.shell(script)).await;
+            let daemon = ground.words("daemon").await.remove(0);
+            ground.processes.signal(&id("agent"), Signal(18)).unwrap();
+            ground.stop("agent", Duration::from_millis(200)).await;
+            assert!(!alive(&daemon), "{policy:?}");
+            ground.nothing_left().await;
+        }
+    }
+}

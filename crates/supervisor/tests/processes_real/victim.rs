@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use groundcrew_core::{error::ErrorKind, id::InstanceId};
 use groundcrew_supervisor::tree::end_remains;
 
-use crate::support::{BOTH, Ground, again, alive, argument, until};
+use crate::support::{BOTH, Ground, Own, again, alive, argument, until};
 
 alone! {
     async fn f025_a_killed_supervisor_takes_its_processes_along_and_leaves_the_rest_to_be_found() {
@@ -16,7 +16,7 @@ alone! {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path();
             let name = concat!(module_path!(), "::f025_a_killed_supervisor_takes_its_processes_along_and_leaves_the_rest_to_be_found");
-            let mut supervisor = again(name, false, &[&format!("victim={policy}{}", path.display())]).spawn().unwrap();
+            let mut supervisor = again(name, Own::Process, &[&format!("victim={policy}{}", path.display())]).spawn().unwrap();
             let read = |file: &str| until({
                 let path = path.join(file);
                 move || std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
