@@ -19,7 +19,6 @@ use crate::{
     process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
     request::{AgentSpec, Mode},
     reservation::fresh_or_resumed,
-    secret::SecretScope,
     session_directory::admit,
     shared::{Shared, agent_process},
     store::{LockName, Reservation, RunRecord, RunState},
@@ -125,27 +124,24 @@ impl Attempt {
     async fn reveal(&self) -> Result<Environment, Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
         self.step(Step::Reveal, &[], async move {
-            let scope = SecretScope {
-                tenant: plan.request.tenant.clone(),
-            };
             let mut environment = Environment::new();
             for definition in &plan.composition.variables {
                 match &definition.value {
                     Value::Literal(text) => {
                         environment.set(definition.key.clone(), text.as_bytes());
                     }
-                    Value::Secret(name) => {
+                    Value::Secret(secret) => {
                         let value = shared
                             .parts
                             .secrets
-                            .reveal(name, &scope)
+                            .reveal(&secret.name, &secret.scope)
                             .await?
                             .ok_or_else(|| {
                                 Error::new(
                                     ErrorKind::SecretUnavailable,
                                     "no store knows this secret",
                                 )
-                                .with("secret", name)
+                                .with("secret", secret)
                                 .with("variable", &definition.key)
                                 .with("origin", &definition.origin)
                             })?;

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{env::environment::Key, secret::SecretRef, wire::OsText};
+use crate::{env::environment::Key, secret::SecretId, wire::OsText};
 
 /// How strong a definition is; a stronger one overrides a weaker one, equals with different values conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,8 +42,8 @@ impl fmt::Display for Origin {
 pub enum Value {
     /// The value itself.
     Literal(OsText),
-    /// The name of a value that is revealed at launch.
-    Secret(SecretRef),
+    /// Which value is revealed at launch.
+    Secret(SecretId),
 }
 
 impl fmt::Debug for Value {
@@ -85,10 +85,15 @@ impl Definition {
     }
 
     /// Defines a variable by a secret's name.
-    pub fn secret(key: Key, name: SecretRef, tier: Tier, origin: impl Into<String>) -> Self {
+    pub fn secret(
+        key: Key,
+        secret: impl Into<SecretId>,
+        tier: Tier,
+        origin: impl Into<String>,
+    ) -> Self {
         Self {
             key,
-            value: Value::Secret(name),
+            value: Value::Secret(secret.into()),
             origin: Origin(origin.into()),
             tier,
         }
