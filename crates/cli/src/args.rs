@@ -137,9 +137,25 @@ pub(crate) struct PlaceArgs {
     reason = "each is a flag of its own on the command line"
 )]
 pub(crate) struct CommandArgs {
-    /// Variable for the command; stronger than one that is inherited. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = clap::value_parser!(OsString))]
+    /// Variable for the command, stronger than one that is inherited; without `=` its value here. May be repeated.
+    ///
+    /// With `plan`, --env alone explains every variable: who says so, and what lost.
+    #[arg(long, value_name = "KEY[=VALUE]", num_args = 0..=1, default_missing_value = "", value_parser = clap::value_parser!(OsString))]
     pub env: Vec<OsString>,
+    /// File of variables, one KEY=VALUE a line, taken as it stands; KEY<<WORD begins one of several lines. May be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub env_file: Vec<OsString>,
+    /// Variable whose value is a secret, by the secret's name; see `groundcrew secret`. May be repeated.
+    #[arg(long, value_name = "KEY=[TENANT:]NAME")]
+    pub secret: Vec<String>,
+    /// Variable whose value is in a file, or on standard input for `-`. May be repeated.
+    ///
+    /// Above 64 KiB the command gets a private file instead, outside the workspace; `KEY_PATH` says where.
+    #[arg(long, value_name = "KEY=FILE", value_hint = clap::ValueHint::FilePath)]
+    pub payload: Vec<OsString>,
+    /// Variable that names a cache directory which outlives the run [default NAME: the variable's]. May be repeated.
+    #[arg(long, value_name = "KEY[=NAME]")]
+    pub cache: Vec<String>,
     /// End the command after that long, such as 90s, 30m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -158,6 +174,13 @@ pub(crate) struct CommandArgs {
     /// Give the command no terminal.
     #[arg(long, short = 'T', overrides_with = "terminal")]
     pub no_terminal: bool,
+}
+
+impl CommandArgs {
+    /// Returns whether `--env` stands alone: `plan` then explains every variable.
+    pub(crate) fn explains(&self) -> bool {
+        self.env.iter().any(|word| word.is_empty())
+    }
 }
 
 /// Arguments of `run`.

@@ -1,9 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod args;
+mod config;
 mod console;
 mod documents;
+mod env_file;
 pub mod exit;
+mod explanation;
 mod failing;
 mod follow;
 mod git;
@@ -17,12 +20,15 @@ mod program;
 mod progress;
 mod request;
 mod screen;
+mod secrecy;
 mod signals;
 mod stdin;
 mod style;
 mod surroundings;
 mod terminal;
 mod text;
+mod toml_file;
+mod variables;
 mod verbs;
 
 use std::{ffi::OsString, io::Write as _, process::ExitCode};

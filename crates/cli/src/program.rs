@@ -90,6 +90,7 @@ impl Context {
         })??;
         let store: Arc<dyn StateStore> = state.store();
         let launcher = Launcher::new(Parts {
+            runtime_secrets: Arc::new(()),
             install: state.install().clone(),
             registry: self.registry(&state)?,
             store: Arc::clone(&store),

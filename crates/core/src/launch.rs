@@ -14,16 +14,21 @@ use crate::{
     instance::SharedInstance,
     narrator::{Narrator, StepProgress},
     observe::{Liveness, liveness},
-    plan::{INSTANCE_KEY, Plan},
+    payload,
+    plan::{INSTANCE_KEY, Plan, RUNTIME_SECRETS_KEY},
     preparer::{ApplyContext, PlanContext},
     process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
     request::{AgentSpec, Mode},
     reservation::fresh_or_resumed,
+    secret::SecretValue,
     session_directory::admit,
     shared::{Shared, agent_process},
     store::{LockName, Reservation, RunRecord, RunState},
     ticket::{LaunchError, Launched},
 };
+
+/// What an executor returned, by name.
+type RuntimeTokens = Vec<(String, SecretValue)>;
 
 /// Carries a plan out; commits or rolls back, and tells which by one last event.
 pub(crate) async fn launch(
@@ -62,15 +67,14 @@ impl Attempt {
         *held = Some(guards);
         let environment = self.reveal().await?;
         self.prepare().await?;
-        self.create().await?;
+        let secrets = self.create().await?;
         let instance = self.connect(environment).await?;
         self.populate(&instance).await?;
-        self.step(Step::Equip, &[INSTANCE_KEY], async { Ok(()) })
-            .await?;
+        self.equip(&instance).await?;
         self.step(Step::Setup, &[INSTANCE_KEY], async { Ok(()) })
             .await?;
         self.admit(Step::Admit).await?;
-        let record = self.register(record).await?;
+        let record = self.register(record, secrets).await?;
         self.admit(Step::AdmitAgain).await?;
         let started = self.start(&instance).await?;
         let record = self.commit(record).await?;
@@ -125,7 +129,7 @@ impl Attempt {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
         self.step(Step::Reveal, &[], async move {
             let mut environment = Environment::new();
-            for definition in &plan.composition.variables {
+            for definition in plan.composition.definitions() {
                 match &definition.value {
                     Value::Literal(text) => {
                         environment.set(definition.key.clone(), text.as_bytes());
@@ -233,7 +237,7 @@ impl Attempt {
         }
     }
 
-    async fn create(&self) -> Result<(), Failure> {
+    async fn create(&self) -> Result<RuntimeTokens, Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
         let progress = StepProgress {
             narrator: Arc::clone(&self.narrator),
@@ -250,7 +254,15 @@ impl Attempt {
                 .parts
                 .store
                 .identify(plan.attempt, INSTANCE_KEY, &created.identity)
-                .await
+                .await?;
+            if created.secrets.is_empty() || plan.arms(RUNTIME_SECRETS_KEY) {
+                return Ok(created.secrets);
+            }
+            Err(Error::new(
+                ErrorKind::Unexpected,
+                "the executor returned secrets, which its capabilities deny",
+            )
+            .with("executor", &plan.registration.name))
         })
         .await
     }
@@ -269,6 +281,30 @@ impl Attempt {
         .await
     }
 
+    /// Hands over what is no variable, through the instance: payloads as private files, and directories for caches.
+    async fn equip(&self, instance: &SharedInstance) -> Result<(), Failure> {
+        let (plan, instance) = (Arc::clone(&self.plan), Arc::clone(instance));
+        self.step(Step::Equip, &[INSTANCE_KEY], async move {
+            if let Some(archive) = payload::archive(&plan.request.payloads)? {
+                let executor = &plan.registration.executor;
+                let directory = executor.private_directory(&plan.attempt.instance());
+                instance.put_archive(&directory, archive).await?;
+            }
+            for cache in plan.caches() {
+                instance
+                    .put_archive(&cache.directory, payload::empty_archive()?)
+                    .await
+                    .map_err(|error| {
+                        Error::new(error.kind(), "failed to make a cache directory")
+                            .with("variable", &cache.variable)
+                            .with_source(error)
+                    })?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn admit(&self, step: Step) -> Result<(), Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
         self.step(step, &[], async move {
@@ -277,9 +313,18 @@ impl Attempt {
         .await
     }
 
-    async fn register(&self, record: RunRecord) -> Result<RunRecord, Failure> {
+    /// Keeps what the executor returned, and writes the run's row with the names: one write, so that no crash parts them.
+    async fn register(
+        &self,
+        mut record: RunRecord,
+        secrets: RuntimeTokens,
+    ) -> Result<RunRecord, Failure> {
         let shared = Arc::clone(&self.shared);
-        self.step(Step::Register, &[], async move {
+        self.step(Step::Register, &[RUNTIME_SECRETS_KEY], async move {
+            if !secrets.is_empty() {
+                let place = &shared.parts.runtime_secrets;
+                record.runtime_secrets = place.keep(record.attempt, &secrets).await?;
+            }
             shared.parts.store.put(&record).await.map_err(|error| {
                 Error::new(error.kind(), "failed to persist the run's registration")
                     .with_source(error)

@@ -1,9 +1,9 @@
 //! A launch that is fully decided and has touched nothing.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{collections::BTreeSet, error::Error as StdError, fmt, sync::Arc};
 
 use crate::{
-    env::{Composition, Conflict},
+    env::{Composition, Conflict, Value},
     error::{Chain, Error, ErrorKind},
     event::Step,
     executor::InstanceSpec,
@@ -11,11 +11,15 @@ use crate::{
     preparer::{Contribution, Preparer},
     process::Lease,
     registry::Registration,
-    request::{LaunchRequest, Mode},
+    request::{LaunchRequest, ManagedCache, Mode},
+    secret::SecretId,
     store::RunRecord,
     undo::{Component, Due, UndoRecord},
     workspace::Workspace,
 };
+
+/// The key of the undo record of the secrets that an executor returns.
+pub const RUNTIME_SECRETS_KEY: &str = "runtime-secrets";
 
 /// The key of the undo record of an attempt's instance.
 pub const INSTANCE_KEY: &str = "instance";
@@ -70,6 +74,33 @@ impl Plan {
     /// Returns the decided variables; secrets by name only.
     pub fn composition(&self) -> &Composition {
         &self.composition
+    }
+
+    /// Returns the directories for caches that the run gets: none where it does not see the host's paths.
+    pub fn caches(&self) -> &[ManagedCache] {
+        if self.registration.executor.capabilities().host_paths {
+            &self.request.caches
+        } else {
+            &[]
+        }
+    }
+
+    /// Returns whether something is armed under that key.
+    pub(crate) fn arms(&self, key: &str) -> bool {
+        self.records().iter().any(|record| record.key == key)
+    }
+
+    /// Returns the secrets that the environment is made with, by name, each once.
+    pub fn secrets(&self) -> Vec<SecretId> {
+        let names: BTreeSet<_> = self
+            .composition
+            .definitions()
+            .filter_map(|definition| match &definition.value {
+                Value::Secret(secret) => Some(secret.clone()),
+                Value::Literal(_) => None,
+            })
+            .collect();
+        names.into_iter().collect()
     }
 
     /// Returns what a person should know.
@@ -147,7 +178,21 @@ impl Plan {
             depends_on: Vec::new(),
             identity: None,
         };
-        made.chain([instance]).collect()
+        // They may be what reaches the instance, so they go after it.
+        let secrets = UndoRecord {
+            key: RUNTIME_SECRETS_KEY.to_owned(),
+            attempt: self.attempt,
+            component: Component::RuntimeSecrets,
+            label: format!("secrets of {}", self.attempt.instance()),
+            resource: self.attempt.to_string(),
+            due: Due::End,
+            depends_on: vec![INSTANCE_KEY.to_owned()],
+            identity: None,
+        };
+        let returns = self.registration.executor.capabilities().runtime_secrets;
+        made.chain(returns.then_some(secrets))
+            .chain([instance])
+            .collect()
     }
 }
 

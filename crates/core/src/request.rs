@@ -1,11 +1,12 @@
 //! What a caller asks for.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     command::Command,
-    env::Definition,
+    env::{Definition, Key},
     id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
+    payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
     workspace::WorkspaceRequest,
 };
@@ -31,12 +32,54 @@ pub struct LaunchRequest {
     pub intent: LaunchIntent,
     /// Variables.
     pub environment: Vec<Definition>,
+    /// Values that may be too large for variables.
+    pub payloads: Vec<Payload>,
+    /// Directories that outlive runs, for programs that keep caches.
+    pub caches: Vec<ManagedCache>,
     /// How long the run lives on without a controller, once it is committed.
     pub lease: Lease,
     /// Whether the workspace stays even if nothing was changed in it.
     pub keep: bool,
     /// Options that only the executor reads; unknown ones are refused by its `check`.
     pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl LaunchRequest {
+    /// Asks for a new run with nothing but what every request must say; the other fields are set where they are wanted.
+    ///
+    /// * Its lease is that of an attached run, and nothing is kept without need.
+    pub fn new(executor: ExecutorName, workspace: WorkspaceRequest, mode: Mode) -> Self {
+        Self {
+            session: None,
+            task: None,
+            tenant: None,
+            title: None,
+            executor,
+            workspace,
+            mode,
+            intent: LaunchIntent::Fresh,
+            environment: Vec::new(),
+            payloads: Vec::new(),
+            caches: Vec::new(),
+            lease: Lease::ATTACHED,
+            keep: false,
+            options: serde_json::Map::new(),
+        }
+    }
+}
+
+/// A directory that outlives runs, in which a program keeps what it can make again.
+///
+/// * Its variable holds its path and is stronger than what the request says, so that what a program caches can be found and
+///   cleared; a secret is never outranked by it.
+/// * Only an executor whose instances see the host's paths gets it; elsewhere neither variable nor directory exists.
+/// * It is made, private to the user, through the instance, and stays: the embedding program lists and clears it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedCache {
+    /// The variable, such as `GOCACHE`.
+    pub variable: Key,
+    /// Its absolute path.
+    pub directory: PathBuf,
 }
 
 /// What a run is: a type, never an empty command.

@@ -17,7 +17,7 @@ use crate::{
     instance::SharedInstance,
     lane::Lanes,
     registry::Registry,
-    secret::SecretStore,
+    secret::{RuntimeSecrets, SecretStore},
     session_directory::SessionDirectory,
     store::{ArmedRecord, LockDirectory, LockGuard, LockName, RunRecord, StateStore},
     undo::{Occasion, UndoOptions, UndoRecord},
@@ -67,6 +67,8 @@ pub struct Parts {
     pub locks: Arc<dyn LockDirectory>,
     /// What reveals secrets.
     pub secrets: Arc<dyn SecretStore>,
+    /// What keeps the secrets that executors return; `()` if none does.
+    pub runtime_secrets: Arc<dyn RuntimeSecrets>,
     /// What the program knows of its sessions; `()` if it has none.
     pub directory: Arc<dyn SessionDirectory>,
     /// Where events go.
@@ -166,6 +168,7 @@ impl Shared {
         let unwinder = Unwinder {
             registry: &parts.registry,
             store: &*parts.store,
+            runtime_secrets: &parts.runtime_secrets,
             tasks: &self.tasks,
             policy: parts.policy.unwind,
             doubtful,

@@ -74,6 +74,12 @@ impl AsRef<OsStr> for OsText {
     }
 }
 
+impl From<String> for OsText {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
 impl From<&str> for OsText {
     fn from(text: &str) -> Self {
         Self(text.into())

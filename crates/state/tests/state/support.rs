@@ -38,6 +38,8 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         created_ms: 1_700_000_000_000,
         ended_ms: None,
         exit: None,
+        secrets: Vec::new(),
+        runtime_secrets: Vec::new(),
         resume_token: None,
         keep: false,
         kept: Vec::new(),

@@ -127,6 +127,7 @@ impl Machine {
         let directory = Arc::new(Directory::default());
         let secrets = Arc::new(Secrets::default());
         let launcher = Launcher::new(Parts {
+            runtime_secrets: Arc::new(self.world.runtime_secrets()),
             install: self.world.install().clone(),
             registry,
             store: Arc::new(FaultyStore::new(Arc::new(self.store.clone()), &store)),
@@ -225,27 +226,21 @@ pub(crate) fn request() -> LaunchRequest {
 }
 
 pub(crate) fn agent(argv: &[&str]) -> LaunchRequest {
+    let workspace = WorkspaceRequest::InPlace {
+        path: PathBuf::from("/memory"),
+    };
+    let mode = Mode::Agent(AgentSpec {
+        command: Command::new(argv.iter().copied()).unwrap(),
+        stdio: StdioKind::Pipes,
+        stdin: StdinPolicy::Empty,
+        time_limit: None,
+        stop: StopOrder::default(),
+    });
     LaunchRequest {
         session: Some(SessionId::new("session").unwrap()),
         task: Some(TaskId::new("task").unwrap()),
-        tenant: None,
-        title: None,
-        executor: executor_name(),
-        workspace: WorkspaceRequest::InPlace {
-            path: PathBuf::from("/memory"),
-        },
-        mode: Mode::Agent(AgentSpec {
-            command: Command::new(argv.iter().copied()).unwrap(),
-            stdio: StdioKind::Pipes,
-            stdin: StdinPolicy::Empty,
-            time_limit: None,
-            stop: StopOrder::default(),
-        }),
-        intent: LaunchIntent::Fresh,
-        environment: Vec::new(),
         lease: Lease::Unlimited,
-        keep: false,
-        options: serde_json::Map::new(),
+        ..LaunchRequest::new(executor_name(), workspace, mode)
     }
 }
 
