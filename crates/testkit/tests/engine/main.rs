@@ -9,6 +9,7 @@
 
 mod death;
 mod dropping;
+mod equipment;
 mod events;
 mod gates;
 mod keeping;
