@@ -8,6 +8,7 @@ pub mod event;
 pub mod id;
 pub mod identity;
 pub mod process;
+pub mod redact;
 pub mod request;
 pub mod secret;
 pub mod wire;
