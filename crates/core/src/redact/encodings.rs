@@ -3,8 +3,6 @@
 //! Each function gives every form once or more; who collects them removes doubles.
 //! Own code instead of a library: the forms are needed cut at odd places, and in every dialect at once.
 
-use std::collections::BTreeSet;
-
 use zeroize::Zeroizing;
 
 /// A form of a secret; wiped when dropped.
@@ -121,34 +119,45 @@ pub(super) fn percent(value: &[u8], forms: &mut Vec<Form>) {
 ///
 /// Rust's `Debug` and most log formats with quotes write the same for ordinary values.
 pub(super) fn json(value: &[u8], forms: &mut Vec<Form>) {
-    let mut seen = BTreeSet::new();
-    for slash in [false, true] {
-        for html in [false, true] {
-            for ascii in [false, true] {
+    // A choice that makes no difference to this value is not made.
+    let choices = |matters: bool| {
+        if matters {
+            &[false, true][..]
+        } else {
+            &[false]
+        }
+    };
+    let has = |wanted: fn(&u8) -> bool| value.iter().any(wanted);
+    for slash in choices(has(|byte| *byte == b'/')) {
+        for html in choices(has(|byte| is_html(*byte))) {
+            for ascii in choices(!value.is_ascii()) {
                 for digits in [LOWER, UPPER] {
-                    let escapes = Escapes {
-                        slash,
-                        html,
-                        ascii,
+                    let dialect = Dialect {
+                        slash: *slash,
+                        html: *html,
+                        ascii: *ascii,
                         digits,
                     };
-                    _ = seen.insert(json_string(value, &escapes).to_vec());
+                    forms.push(json_string(value, &dialect));
                 }
             }
         }
     }
-    let plain = Escapes {
+    let plain = Dialect {
         slash: false,
         html: false,
         ascii: false,
         digits: LOWER,
     };
     forms.push(json_string(&json_string(value, &plain), &plain));
-    forms.extend(seen.into_iter().map(Form::new));
+}
+
+fn is_html(byte: u8) -> bool {
+    matches!(byte, b'<' | b'>' | b'&')
 }
 
 /// What a writer of JSON escapes beyond what it must.
-struct Escapes {
+struct Dialect {
     /// `/`, as PHP does.
     slash: bool,
     /// `<`, `>`, `&`, as Go does.
@@ -159,12 +168,12 @@ struct Escapes {
     digits: &'static [u8; 16],
 }
 
-fn json_string(value: &[u8], escapes: &Escapes) -> Form {
+fn json_string(value: &[u8], dialect: &Dialect) -> Form {
     // A byte becomes six characters at most: room for all keeps half-written copies out of freed memory.
     let mut out = Form::new(Vec::with_capacity(value.len() * 6));
     let escaped = |out: &mut Form, unit: u32| {
         out.extend_from_slice(b"\\u");
-        out.extend(nibbles(unit, 4, escapes.digits));
+        out.extend(nibbles(unit, 4, dialect.digits));
     };
     for chunk in value.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -176,14 +185,14 @@ fn json_string(value: &[u8], escapes: &Escapes) -> Form {
                 '\t' => Some(b't'),
                 '\u{8}' => Some(b'b'),
                 '\u{c}' => Some(b'f'),
-                '/' if escapes.slash => Some(b'/'),
+                '/' if dialect.slash => Some(b'/'),
                 _ => None,
             };
             if let Some(letter) = short {
                 out.extend([b'\\', letter]);
-            } else if c < ' ' || (escapes.html && matches!(c, '<' | '>' | '&')) {
+            } else if c < ' ' || (dialect.html && u8::try_from(c).is_ok_and(is_html)) {
                 escaped(&mut out, u32::from(c));
-            } else if escapes.ascii && !c.is_ascii() {
+            } else if dialect.ascii && !c.is_ascii() {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     escaped(&mut out, u32::from(*unit));
                 }

@@ -242,10 +242,7 @@ mod tests {
 
     #[test]
     fn a_long_value_is_covered_by_pieces_without_a_gap() {
-        let value: Vec<u8> = (0..2500_u32)
-            .flat_map(|i| i.to_be_bytes())
-            .skip(3)
-            .collect();
+        let value: Vec<u8> = (0..2500_u32).flat_map(u32::to_be_bytes).skip(3).collect();
         let pieces = of_value(&value);
         let mut covered = vec![false; value.len()];
         for piece in pieces.iter().filter(|piece| piece.len() == MAX_LEN) {

@@ -52,9 +52,13 @@ fn text(pieces: &[Piece], patterns: &[Form]) -> Vec<u8> {
 
 /// All places of all patterns, by looking at each.
 fn matches(text: &[u8], patterns: &[Form]) -> Vec<Range<usize>> {
+    let mut by_first = vec![Vec::new(); 256];
+    for pattern in patterns {
+        by_first[usize::from(pattern[0])].push(pattern);
+    }
     (0..text.len())
         .flat_map(|at| {
-            patterns
+            by_first[usize::from(text[at])]
                 .iter()
                 .filter(move |pattern| text[at..].starts_with(pattern))
                 .map(move |pattern| at..at + pattern.len())
@@ -184,10 +188,7 @@ proptest! {
         prop_assert_eq!(&streamed(&redactor, &text, &cuts, 1, most), &expected);
         let whole = redactor.redact(&text).into_owned();
         prop_assert_eq!(&whole, &collapsed(&text, &marks));
-        for form in &forms {
-            let shows = |text: &[u8]| text.windows(form.len()).any(|window| window == form.as_slice());
-            prop_assert!(!shows(&expected) && !shows(&whole));
-        }
+        prop_assert!(matches(&expected, &forms).is_empty() && matches(&whole, &forms).is_empty());
         let lossy = String::from_utf8_lossy(&text);
         let masked = redactor.redact_str(&lossy);
         prop_assert_eq!(&*redactor.redact_str(&masked), &*masked, "masked again");

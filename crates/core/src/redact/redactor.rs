@@ -242,7 +242,10 @@ mod tests {
 
     #[test]
     fn f148_encodings_in_lines_are_hidden() {
-        let value: String = (0..40).map(|i| format!("{i:02x}Z-")).collect();
+        let value = (0..40)
+            .map(|i| format!("{i:02x}Z"))
+            .collect::<Vec<_>>()
+            .join("-");
         let redactor = hiding(&[&value]);
         let mut forms = Vec::new();
         super::super::encodings::base64_whole(value.as_bytes(), &mut forms);
