@@ -311,10 +311,10 @@ fn c35_too_large_an_environment_is_refused_with_sizes_before_anything_is_made() 
     for word in ["LARGE", "140006", "131071"] {
         assert!(outcome.err().contains(word), "{outcome:?}");
     }
-    let many: String = (0..3_000)
+    let many: Vec<_> = (0..3_000)
         .map(|n| format!("V{n}={}\n", "y".repeat(1_000)))
         .collect();
-    fs::write(&file, many).unwrap();
+    fs::write(&file, many.concat()).unwrap();
     let words = [
         OsStr::new("run"),
         OsStr::new("--env-file"),
@@ -351,7 +351,7 @@ fn f146_a_killed_launch_leaves_no_payload_behind() {
             .run();
         assert_eq!(outcome.code, None, "{point}: {outcome:?}");
         ground.call(["recover"]).run().ok();
-        let left: Vec<_> = walk(&ground.state())
+        let left: Vec<_> = walk(ground.state())
             .into_iter()
             .filter(|path| {
                 fs::symlink_metadata(path)

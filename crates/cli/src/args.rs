@@ -224,6 +224,9 @@ pub(crate) struct IdArgs {
 /// Arguments of `logs`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LogsArgs {
+    /// Show output as it was recorded: secrets of the run are not hidden.
+    #[arg(long)]
+    pub raw: bool,
     /// Go on with what the command prints, until it ends.
     #[arg(long, short = 'f')]
     pub follow: bool,
@@ -238,6 +241,9 @@ pub(crate) struct LogsArgs {
 /// Arguments of `attach`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AttachArgs {
+    /// Show output as it was recorded: secrets of the run are not hidden.
+    #[arg(long)]
+    pub raw: bool,
     /// Begin behind that many bytes of output [default: 0; with a terminal, near the end].
     #[arg(long, value_name = "OFFSET")]
     pub from: Option<u64>,

@@ -13,6 +13,7 @@ mod git;
 mod human;
 pub mod inherit;
 mod launching;
+mod masking;
 mod output;
 mod paths;
 mod printer;

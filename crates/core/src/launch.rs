@@ -18,6 +18,7 @@ use crate::{
     plan::{INSTANCE_KEY, Plan, RUNTIME_SECRETS_KEY},
     preparer::{ApplyContext, PlanContext},
     process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
+    redact::Redactor,
     request::{AgentSpec, Mode},
     reservation::fresh_or_resumed,
     secret::SecretValue,
@@ -65,9 +66,9 @@ impl Attempt {
     async fn steps(&self, held: &mut Option<Held>) -> Result<Launched, Failure> {
         let (guards, record) = self.reserve().await?;
         *held = Some(guards);
-        let environment = self.reveal().await?;
+        let (environment, revealed) = self.reveal().await?;
         self.prepare().await?;
-        let secrets = self.create().await?;
+        let secrets = self.create(revealed).await?;
         let instance = self.connect(environment).await?;
         self.populate(&instance).await?;
         self.equip(&instance).await?;
@@ -79,7 +80,12 @@ impl Attempt {
         let started = self.start(&instance).await?;
         let record = self.commit(record).await?;
         self.extend_lease(&instance, &record).await;
-        Ok(Launched { record, started })
+        let redactor = self.narrator.redactor();
+        Ok(Launched {
+            record,
+            started,
+            redactor,
+        })
     }
 
     /// Takes the session and arms every planned name, in one transaction.
@@ -124,11 +130,13 @@ impl Attempt {
         .await
     }
 
-    /// Reveals secrets: all or none.
-    async fn reveal(&self) -> Result<Environment, Failure> {
+    /// Reveals secrets: all or none; from then on they are hidden in whatever is told.
+    async fn reveal(&self) -> Result<(Environment, Vec<SecretValue>), Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
+        let narrator = Arc::clone(&self.narrator);
         self.step(Step::Reveal, &[], async move {
             let mut environment = Environment::new();
+            let mut revealed = Vec::new();
             for definition in plan.composition.definitions() {
                 match &definition.value {
                     Value::Literal(text) => {
@@ -150,6 +158,7 @@ impl Attempt {
                                 .with("origin", &definition.origin)
                             })?;
                         environment.set(definition.key.clone(), value.expose());
+                        revealed.push(value);
                     }
                 }
             }
@@ -157,8 +166,9 @@ impl Attempt {
                 Mode::Agent(agent) => agent.command.kernel_size(),
                 Mode::Workspace => 0,
             };
+            narrator.hide(Redactor::new(&revealed)?);
             environment.check(arguments)?;
-            Ok(environment)
+            Ok((environment, revealed))
         })
         .await
     }
@@ -237,8 +247,9 @@ impl Attempt {
         }
     }
 
-    async fn create(&self) -> Result<RuntimeTokens, Failure> {
+    async fn create(&self, revealed: Vec<SecretValue>) -> Result<RuntimeTokens, Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
+        let narrator = Arc::clone(&self.narrator);
         let progress = StepProgress {
             narrator: Arc::clone(&self.narrator),
             step: Step::Create,
@@ -255,7 +266,12 @@ impl Attempt {
                 .store
                 .identify(plan.attempt, INSTANCE_KEY, &created.identity)
                 .await?;
-            if created.secrets.is_empty() || plan.arms(RUNTIME_SECRETS_KEY) {
+            if created.secrets.is_empty() {
+                return Ok(created.secrets);
+            }
+            let returned = created.secrets.iter().map(|(_, value)| value);
+            narrator.hide(Redactor::new(revealed.iter().chain(returned))?);
+            if plan.arms(RUNTIME_SECRETS_KEY) {
                 return Ok(created.secrets);
             }
             Err(Error::new(

@@ -133,7 +133,10 @@ async fn k23_k24_a_payload_takes_part_in_the_one_pass() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains(word), "{word}: {error}");
-        let kinds = error.problems.iter().map(|problem| problem.kind());
+        let kinds = error
+            .problems
+            .iter()
+            .map(groundcrew_core::error::Error::kind);
         assert!(kinds.eq([ErrorKind::InvalidInput]), "{error}");
     }
     machine.is_empty().await;
