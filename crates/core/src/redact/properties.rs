@@ -127,7 +127,7 @@ fn tangled() -> impl Strategy<Value = Vec<Form>> {
 /// Values as people have them, and as they do not.
 fn values() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let value = prop_oneof![
-        3 => "[a-z0-9/+\"\\\\\u{e4} -]{4,14}".prop_map(String::into_bytes),
+        3 => "[a-z0-9/+*\"\\\\\u{e4} -]{4,14}".prop_map(String::into_bytes),
         1 => "[a-z]{0,8}\r?\n[{}a-c ]{0,8}\n[a-z-]{4,9}\n?".prop_map(String::into_bytes),
         1 => vec(any::<u8>(), 0..16),
     ];

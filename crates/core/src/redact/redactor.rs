@@ -205,6 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn c14_what_a_mask_leaves_never_completes_another_secret() {
+        let redactor = hiding(&["*abcdef*", "hunter2-hunter2"]);
+        let masked = redactor.redact_str("hunter2-hunter2abcdef").into_owned();
+        assert_eq!(masked, "***");
+        assert_eq!(redactor.redact_str("*abcdef*"), "*****");
+        let mut stream = redactor.stream(1);
+        assert_eq!(stream.push(b"hunter2-hunter2abcdef"), [b'*'; 21]);
+    }
+
+    #[test]
     fn f148_common_encodings_are_hidden_also_inside_a_longer_text() {
         let redactor = hiding(&["p\u{e4}\"s/w<rd +1>2?\n"]);
         // Written by the base64, urllib.parse and json of Python, and by xxd.

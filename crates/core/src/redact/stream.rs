@@ -123,7 +123,7 @@ impl fmt::Debug for RedactStream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Redactor;
+    use super::super::{Redactor, patterns::MAX_LEN};
     use super::*;
     use crate::secret::SecretValue;
 
@@ -180,6 +180,24 @@ mod tests {
         assert_eq!(delays.last(), Some(&0));
         let whole = stream.push(b"plain-token-123456").to_vec();
         assert_eq!(shown(&whole), "*".repeat(18));
+    }
+
+    #[test]
+    fn c14_a_long_secret_is_hidden_whole_and_never_held_whole() {
+        let value: String = ('a'..='z')
+            .flat_map(|a| ('a'..='z').map(move |b| [a, b]))
+            .flatten()
+            .collect();
+        let value = format!("{value}-{}", value.to_uppercase());
+        assert!(value.len() > 2 * MAX_LEN);
+        let mut stream = stream(&[&value], HOLD_FOR_PIPE);
+        let mut out = Vec::new();
+        for piece in format!("<{value}>").as_bytes().chunks(7) {
+            out.extend_from_slice(stream.push(piece));
+            assert!(stream.held() < MAX_LEN);
+        }
+        out.extend(stream.finish());
+        assert_eq!(shown(&out), format!("<{}>", "*".repeat(value.len())));
     }
 
     #[test]
