@@ -9,6 +9,7 @@ pub mod id;
 pub mod identity;
 pub mod payload;
 pub mod process;
+pub mod profile;
 pub mod request;
 pub mod secret;
 pub mod wire;
