@@ -10,6 +10,7 @@ pub mod identity;
 pub mod payload;
 pub mod process;
 pub mod redact;
+pub mod profile;
 pub mod request;
 pub mod secret;
 pub mod wire;

@@ -6,7 +6,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected text, or `{ base16 = \"…\" }` for bytes that are none"
+)]
 enum Wire {
     Text(String),
     Bytes { base16: String },
