@@ -9,6 +9,7 @@ use groundcrew_core::{
     event::EventSink,
     id::ExecutorName,
     preparer::Preparer,
+    profile::MemoryProfiles,
     secret::SecretStore,
     session_directory::SessionDirectory,
     store::StateStore,
@@ -90,6 +91,7 @@ impl Context {
         })??;
         let store: Arc<dyn StateStore> = state.store();
         let launcher = Launcher::new(Parts {
+            profiles: Arc::new(MemoryProfiles::default()),
             runtime_secrets: Arc::new(()),
             install: state.install().clone(),
             registry: self.registry(&state)?,
