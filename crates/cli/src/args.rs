@@ -1,5 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
+mod agents;
+
 use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
@@ -7,6 +9,8 @@ use groundcrew_core::{
     id::{ExecutorName, SessionId},
     process::Lease,
 };
+
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -91,6 +95,8 @@ pub(crate) enum Verb {
     Rm(RmArgs),
     /// Settle what an interrupted groundcrew left behind.
     Recover,
+    /// List, show and check the profiles of agents.
+    Profile(ProfileArgs),
     /// Check the state directory, git and the executors.
     Doctor,
     /// Print a completion script for a shell.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod agent;
 mod args;
 mod config;
 mod console;
@@ -17,6 +18,8 @@ mod masking;
 mod output;
 mod paths;
 mod printer;
+mod profile_document;
+mod profiles;
 mod program;
 mod progress;
 mod request;
@@ -114,6 +117,7 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Close(args) => verbs::closing::close(context, args).await,
             Verb::Rm(args) => verbs::closing::rm(context, args).await,
             Verb::Recover => verbs::recover::recover(context).await,
+            Verb::Profile(args) => verbs::profile::profile(context, args),
             Verb::Doctor => verbs::doctor::doctor(context).await,
             Verb::Completions(args) => {
                 completions(context, args.shell);
