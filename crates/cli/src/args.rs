@@ -1,11 +1,17 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
+mod secret;
+
 use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
 use groundcrew_core::{
     id::{ExecutorName, SessionId},
     process::Lease,
+};
+
+pub(crate) use self::secret::{
+    SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
@@ -93,6 +99,8 @@ pub(crate) enum Verb {
     Recover,
     /// Check the state directory, git and the executors.
     Doctor,
+    /// Store, list, move and remove secrets.
+    Secret(SecretArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -15,6 +15,7 @@ mod paths;
 mod printer;
 mod program;
 mod progress;
+mod prompt;
 mod request;
 mod screen;
 mod signals;
@@ -108,6 +109,7 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Rm(args) => verbs::closing::rm(context, args).await,
             Verb::Recover => verbs::recover::recover(context).await,
             Verb::Doctor => verbs::doctor::doctor(context).await,
+            Verb::Secret(args) => verbs::secret::secret(context, args).await,
             Verb::Completions(args) => {
                 completions(context, args.shell);
                 Ok(exit::DONE)

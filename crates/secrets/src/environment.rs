@@ -94,7 +94,7 @@ impl EnvironmentSecrets {
                     "a variable's name is not empty and holds neither '=' nor NUL",
                 )
                 .with("secret", &name)
-                .with("variable", format!("{variable:?}")));
+                .with("variable", variable.display()));
             }
             if names.insert(name.clone(), variable).is_some() {
                 return Err(Error::new(

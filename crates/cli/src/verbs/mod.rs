@@ -8,4 +8,5 @@ pub(crate) mod logs;
 pub(crate) mod plan;
 pub(crate) mod recover;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod stop;

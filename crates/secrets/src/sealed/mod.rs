@@ -38,7 +38,7 @@ const DRAFT: &str = "sealed.new";
 /// How long a process waits for others before it gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The largest store, in bytes: 64 MiB.
+/// The largest store, in bytes, unless the program says otherwise: 64 MiB.
 pub const STORE_MAX: u64 = 64 * 1024 * 1024;
 
 /// Where secrets are kept, and how.
@@ -50,6 +50,8 @@ pub struct SealedConfig {
     pub key: MasterKey,
     /// How long to wait for other processes.
     pub patience: Duration,
+    /// The largest that the file may become, in bytes.
+    pub most: u64,
     /// Where tests make a write fail or die; `()` otherwise.
     pub points: Arc<dyn WritePoints>,
 }
@@ -61,6 +63,7 @@ impl SealedConfig {
             directory: directory.into(),
             key: MasterKey::Own,
             patience: PATIENCE,
+            most: STORE_MAX,
             points: Arc::new(()),
         }
     }
@@ -289,7 +292,7 @@ impl Inner {
     /// Loads the key and what it opens.
     fn load(&self, place: &Place<'_>) -> Result<(Option<crypto::Key>, Option<Contents>), Error> {
         let master = self.key().load(place)?;
-        let file = place.read(NAME, STORE_MAX)?;
+        let file = place.read(NAME, self.config.most)?;
         match (master, file) {
             (master, None) => Ok((master, None)),
             (None, Some(_)) => Err(Error::new(

@@ -10,7 +10,7 @@ use groundcrew_core::{
 };
 
 use super::{
-    DRAFT, Inner, NAME, STORE_MAX, Stored,
+    DRAFT, Inner, NAME, Stored,
     crypto::Key,
     format::Contents,
     key::{self, MasterKey},
@@ -116,10 +116,10 @@ impl Inner {
             MasterKey::Own => {
                 let next = key::make_next(&place)?;
                 // Until the next key is in its place, both open the file, and the data key is the one that the old key knows.
-                save(&place, &contents, &[&old, &next])?;
+                self.save(&place, &contents, &[&old, &next])?;
                 key::place_next(&place)?;
                 *self.key() = to;
-                save(&place, &renewed, &[&next])
+                self.save(&place, &renewed, &[&next])
             }
             MasterKey::File(path) => {
                 let next = key::named(path)?;
@@ -130,13 +130,30 @@ impl Inner {
                     )
                     .with("path", path.display()));
                 }
-                save(&place, &renewed, &[&next])?;
+                self.save(&place, &renewed, &[&next])?;
                 *self.key() = to;
                 // It opens nothing any more.
                 place.sweep(&[key::NAME])?;
                 place.sync()
             }
         }
+    }
+
+    fn save(&self, place: &Place<'_>, contents: &Contents, masters: &[&Key]) -> Result<(), Error> {
+        let file = contents.write(masters)?;
+        if file.len() as u64 > self.config.most {
+            return Err(
+                Error::new(ErrorKind::TooLarge, "all secrets together are too long")
+                    .with("bytes", file.len())
+                    .with("most", self.config.most),
+            );
+        }
+        place.draft(DRAFT, &file, Some("half"))?;
+        place.pass("written")?;
+        place.rename(DRAFT, NAME)?;
+        place.pass("renamed")?;
+        place.sync()?;
+        place.pass("durable")
     }
 
     /// Goes on with another key where nothing is stored yet.
@@ -183,26 +200,9 @@ impl Inner {
             Some(master) => master,
             None => key::make(&place)?,
         };
-        save(&place, &contents, &[&master])?;
+        self.save(&place, &contents, &[&master])?;
         Ok(answer)
     }
-}
-
-fn save(place: &Place<'_>, contents: &Contents, masters: &[&Key]) -> Result<(), Error> {
-    let file = contents.write(masters)?;
-    if file.len() as u64 > STORE_MAX {
-        return Err(
-            Error::new(ErrorKind::TooLarge, "all secrets together are too long")
-                .with("bytes", file.len())
-                .with("most", STORE_MAX),
-        );
-    }
-    place.draft(DRAFT, &file, Some("half"))?;
-    place.pass("written")?;
-    place.rename(DRAFT, NAME)?;
-    place.pass("renamed")?;
-    place.sync()?;
-    place.pass("durable")
 }
 
 /// Returns the time that people are shown.

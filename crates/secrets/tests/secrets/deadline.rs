@@ -39,7 +39,8 @@ async fn f147_a_store_that_hangs_is_given_up_after_its_time_and_named() {
 
 #[tokio::test]
 async fn f147_nothing_too_much_a_panic_and_a_failure_are_typed_errors_without_the_value() {
-    let cases: [(fn() -> Result<Option<SecretValue>, Error>, ErrorKind); 4] = [
+    type Answer = fn() -> Result<Option<SecretValue>, Error>;
+    let cases: [(Answer, ErrorKind); 4] = [
         (|| Ok(Some(SecretValue::new(""))), ErrorKind::Protocol),
         (
             || {

@@ -81,12 +81,10 @@ async fn home_with_a_secret() -> (Home, SealedSecrets) {
 #[tokio::test]
 async fn w24_a_key_that_is_wrong_in_any_way_fails_closed_and_replaces_nothing() {
     type Spoil = fn(&Path);
-    let write = |path: &Path, bytes: &[u8]| fs::write(path, bytes).unwrap();
-    _ = write;
     let cases: [(&str, ErrorKind, Spoil); 13] = [
         ("empty", ErrorKind::Corrupt, |k| fs::write(k, b"").unwrap()),
         ("one byte short", ErrorKind::Corrupt, |k| {
-            fs::write(k, [3; 31]).unwrap()
+            fs::write(k, [3; 31]).unwrap();
         }),
         ("one byte long", ErrorKind::Corrupt, |k| {
             let mut key = fs::read(k).unwrap();
@@ -94,25 +92,25 @@ async fn w24_a_key_that_is_wrong_in_any_way_fails_closed_and_replaces_nothing() 
             fs::write(k, key).unwrap();
         }),
         ("hexadecimal", ErrorKind::Corrupt, |k| {
-            fs::write(k, "ab".repeat(32)).unwrap()
+            fs::write(k, "ab".repeat(32)).unwrap();
         }),
         ("zeros", ErrorKind::Corrupt, |k| {
-            fs::write(k, [0; 32]).unwrap()
+            fs::write(k, [0; 32]).unwrap();
         }),
         ("another key", ErrorKind::SecretUnavailable, |k| {
             fs::write(k, b"0123456789abcdef0123456789abcdef").unwrap();
         }),
         ("missing", ErrorKind::SecretUnavailable, |k| {
-            fs::remove_file(k).unwrap()
+            fs::remove_file(k).unwrap();
         }),
         ("open to the group", ErrorKind::PermissionDenied, |k| {
-            chmod(k, 0o640)
+            chmod(k, 0o640);
         }),
         ("open to others", ErrorKind::PermissionDenied, |k| {
-            chmod(k, 0o604)
+            chmod(k, 0o604);
         }),
         ("writable by the group", ErrorKind::PermissionDenied, |k| {
-            chmod(k, 0o620)
+            chmod(k, 0o620);
         }),
         ("a link to the key", ErrorKind::PermissionDenied, |k| {
             let real = k.with_extension("real");
@@ -211,7 +209,7 @@ fn key_file(home: &Home, name: &str) -> PathBuf {
     let path = home.root().join(name);
     fs::write(
         &path,
-        std::array::from_fn::<u8, KEY_BYTES, _>(|n| n as u8 ^ name.len() as u8),
+        std::array::from_fn::<u8, KEY_BYTES, _>(|n| u8::try_from(n + name.len()).unwrap()),
     )
     .unwrap();
     chmod(&path, 0o400);
@@ -242,14 +240,14 @@ async fn w24_a_named_key_file_that_is_wrong_fails_closed_even_on_an_empty_store(
     type Spoil = fn(&Path);
     let cases: [(&str, ErrorKind, Spoil); 6] = [
         ("missing", ErrorKind::SecretUnavailable, |k| {
-            fs::remove_file(k).unwrap()
+            fs::remove_file(k).unwrap();
         }),
         ("short", ErrorKind::Corrupt, |k| {
             chmod(k, 0o600);
             fs::write(k, b"x").unwrap();
         }),
         ("readable by all", ErrorKind::PermissionDenied, |k| {
-            chmod(k, 0o444)
+            chmod(k, 0o444);
         }),
         ("a link", ErrorKind::PermissionDenied, |k| {
             fs::rename(k, k.with_extension("real")).unwrap();
@@ -260,10 +258,9 @@ async fn w24_a_named_key_file_that_is_wrong_fails_closed_even_on_an_empty_store(
             let mode = rustix::fs::Mode::RUSR;
             rustix::fs::mknodat(rustix::fs::CWD, k, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         }),
-        ("below a file", ErrorKind::SecretUnavailable, |k| {
-            let bytes = fs::read(k).unwrap();
+        ("a directory", ErrorKind::Corrupt, |k| {
             fs::remove_file(k).unwrap();
-            fs::write(k.parent().unwrap().join("other"), bytes).unwrap();
+            fs::create_dir(k).unwrap();
         }),
     ];
     for (what, kind, spoil) in cases {

@@ -7,13 +7,13 @@
     reason = "what tests share between them may fail as a test does"
 )]
 
-//mod bad_input;
-//mod canary;
+mod bad_input;
+mod canary;
 mod contract;
 mod damage;
 mod deadline;
 mod environment;
-//mod helper;
+mod helper;
 mod keys;
 mod processes;
 mod rotation;

@@ -47,7 +47,7 @@ impl WritePoints for Dies {
 
 /// What is stored in the rounds of the endless writer: long enough that a half of it would be noticed.
 fn long(tag: &str, n: u32) -> String {
-    format!("CANARY-{tag}-{n} ").repeat(2000)
+    format!("CANARY-{tag}-{n} ").repeat(300)
 }
 
 /// What the processes do that tests start; in a run of the tests it has no role, and nothing to do.
@@ -87,6 +87,8 @@ async fn worker() {
         "rotator" => loop {
             store.rotate(&MasterKey::Own).await.unwrap();
             say("rotated");
+            // Nobody rotates without a pause; a lock without one is hard to get for those who look now and then.
+            std::thread::park_timeout(Duration::from_millis(4));
         },
         dying => dies(dying, &directory, &tag).await,
     }
@@ -154,37 +156,29 @@ async fn f131_8_processes_and_their_readers_lose_nothing() {
 async fn g19_kill_9_of_an_endless_writer_leaves_the_last_acknowledged_value_or_the_next() {
     let home = Home::new();
     let store = home.store();
+    set(&store, "k", "first").await;
+    let mut last = "first".to_owned();
     let mut rounds = BTreeSet::new();
     for round in 0..30_u64 {
         let tag = format!("r{round}");
         let mut worker = spawn("endless", &home.directory(), &tag, None);
         assert_eq!(worker.say().unwrap(), "begins 0");
         // An arbitrary moment, another one in each round.
-        std::thread::park_timeout(Duration::from_micros(round * round * 37 % 20_000));
+        std::thread::park_timeout(Duration::from_micros(round * 7919 % 120_000));
         let said = worker.kill();
-        let number = |what: &str| {
-            let numbers = said.iter().filter_map(|words| words.strip_prefix(what));
-            numbers.map(|n| n.parse::<u32>().unwrap()).max()
-        };
-        let (begun, acknowledged) = (number("begins ").unwrap_or(0), number("wrote "));
-        let found = ask(&store, &id("k")).await.unwrap();
-        let old = acknowledged.map(|n| long(&tag, n));
-        let right = match &found {
-            // The first write of the round may not have come far.
-            found if acknowledged.is_none() && *found != Some(long(&tag, 0)) => true,
-            Some(found) => {
-                Some(found) == old.as_ref()
-                    || *found == long(&tag, begun)
-                    || *found == long(&tag, acknowledged.map_or(0, |n| n + 1))
-            }
-            None => false,
-        };
-        assert!(right, "round {round}: {said:?}");
+        let acknowledged = said
+            .iter()
+            .filter_map(|words| words.strip_prefix("wrote "))
+            .next_back()
+            .map(|n| n.parse::<u32>().unwrap());
+        let old = acknowledged.map_or(last, |n| long(&tag, n));
+        let new = long(&tag, acknowledged.map_or(0, |n| n + 1));
+        last = shown(&store, "k").await;
+        assert!(last == old || last == new, "round {round}: {said:?}");
         rounds.insert(said.len());
         for (file, bytes) in home.files() {
             hidden(&format!("CANARY-{tag}"), &bytes, &file);
         }
-        store.check().await.ok();
     }
     assert!(
         rounds.len() > 2,

@@ -131,7 +131,7 @@ pub(crate) fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms.extend([hex(false), hex(true), percent].map(String::into_bytes));
     // Base64 looks different for each of the three places in a group where a value may begin; its inner part is the same.
     for skip in 0..3 {
-        let whole = &value[skip..skip + (value.len() - skip) / 3 * 3];
+        let whole = &value[skip..][..(value.len() - skip) / 3 * 3];
         forms.push(base64(whole).into_bytes());
     }
     forms
