@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod secret;
 
 use std::{ffi::OsString, time::Duration};
 
@@ -11,6 +12,9 @@ use groundcrew_core::{
 };
 
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
+pub(crate) use self::secret::{
+    SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
+};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -99,6 +103,8 @@ pub(crate) enum Verb {
     Profile(ProfileArgs),
     /// Check the state directory, git and the executors.
     Doctor,
+    /// Store, list, move and remove secrets.
+    Secret(SecretArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -22,6 +22,7 @@ mod profile_document;
 mod profiles;
 mod program;
 mod progress;
+mod prompt;
 mod request;
 mod screen;
 mod secrecy;
@@ -119,6 +120,7 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Recover => verbs::recover::recover(context).await,
             Verb::Profile(args) => verbs::profile::profile(context, args),
             Verb::Doctor => verbs::doctor::doctor(context).await,
+            Verb::Secret(args) => verbs::secret::secret(context, args).await,
             Verb::Completions(args) => {
                 completions(context, args.shell);
                 Ok(exit::DONE)

@@ -9,4 +9,5 @@ pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod recover;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod stop;
