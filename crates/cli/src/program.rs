@@ -12,7 +12,6 @@ use groundcrew_core::{
     event::EventSink,
     id::ExecutorName,
     preparer::Preparer,
-    profile::MemoryProfiles,
     secret::SecretStore,
     session_directory::SessionDirectory,
     store::StateStore,
@@ -26,7 +25,7 @@ use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
 use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{console::Console, failing::Failing, surroundings::Surroundings};
+use crate::{console::Console, failing::Failing, profiles::Profiles, surroundings::Surroundings};
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
@@ -96,16 +95,21 @@ impl Context {
             Error::new(ErrorKind::Panicked, "opening the state directory broke off").with_source(e)
         })??;
         let store: Arc<dyn StateStore> = state.store();
-        let sealed: Arc<dyn SecretStore> = self.secrets(&state.secrets())?;
+        let sealed = self.secrets(&state.secrets())?;
+        let revealing: Arc<dyn SecretStore> = Arc::clone(&sealed) as _;
         let launcher = Launcher::new(Parts {
-            profiles: Arc::new(MemoryProfiles::default()),
-            runtime_secrets: Arc::new(()),
+            profiles: Arc::new(Profiles::read(&self.surroundings)?),
+            runtime_secrets: sealed,
             install: state.install().clone(),
             registry: self.registry(&state)?,
             store: Arc::clone(&store),
             locks: state.locks(),
             secrets: Arc::new(SecretChain::new(
-                self.program.secrets.iter().map(Arc::clone).chain([sealed]),
+                self.program
+                    .secrets
+                    .iter()
+                    .map(Arc::clone)
+                    .chain([revealing]),
             )),
             directory: Arc::clone(&self.program.directory),
             events: Arc::new(events),
