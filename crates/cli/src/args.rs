@@ -11,10 +11,12 @@ use groundcrew_core::{
     process::Lease,
 };
 
-pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
+#[cfg_attr(not(test), expect(unused_imports, reason = "`run` is to take them"))]
+pub(crate) use agents::AgentArgs;
+pub(crate) use agents::{Approve, ProfileArgs, ProfileVerb, WishArgs};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
