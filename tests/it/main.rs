@@ -5,6 +5,7 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+mod agents;
 mod bad_input;
 mod concurrency;
 mod controller_death;

@@ -14,7 +14,7 @@ use groundcrew_core::{
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
-pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -204,8 +204,11 @@ pub(crate) struct RunArgs {
     /// How.
     #[command(flatten)]
     pub command: CommandArgs,
-    /// The command and its arguments.
-    #[arg(required = true, last = true, value_name = "ARGV")]
+    /// Which agent, where not a command.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// The command and its arguments; with --agent, further arguments for the agent.
+    #[arg(required_unless_present = "agent", last = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,
 }
 
@@ -290,6 +293,9 @@ pub(crate) struct ResumeArgs {
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,
+    /// What is wanted of the agent, if it is one.
+    #[command(flatten)]
+    pub wishes: WishArgs,
     /// The command and its arguments [default: those of the run].
     #[arg(last = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,

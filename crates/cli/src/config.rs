@@ -153,13 +153,10 @@ impl Config {
         })
     }
 
-    /// Returns the definition of `PATH` with the user's directories in front of the inherited ones, if there are any.
-    pub(crate) fn search_path(
-        &self,
-        inherited: Option<&OsStr>,
-    ) -> Result<Option<Definition>, Error> {
+    /// Returns the `PATH` with the user's directories in front of the inherited ones.
+    pub(crate) fn path_before(&self, inherited: Option<&OsStr>) -> Option<OsString> {
         if self.path.is_empty() {
-            return Ok(None);
+            return inherited.map(OsStr::to_owned);
         }
         let mut path = OsString::new();
         for directory in &self.path {
@@ -167,12 +164,26 @@ impl Config {
             path.push(":");
         }
         path.push(inherited.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")));
-        Ok(Some(Definition::literal(
-            Key::new("PATH")?,
-            path,
-            Tier::Profile,
-            ORIGIN,
-        )))
+        Some(path)
+    }
+
+    /// Returns the definition of that `PATH`, if the user names directories.
+    pub(crate) fn search_path(
+        &self,
+        inherited: Option<&OsStr>,
+    ) -> Result<Option<Definition>, Error> {
+        let path = self
+            .path_before(inherited)
+            .filter(|_| !self.path.is_empty());
+        let define = |path| {
+            Ok(Definition::literal(
+                Key::new("PATH")?,
+                path,
+                Tier::Profile,
+                ORIGIN,
+            ))
+        };
+        path.map(define).transpose()
     }
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod agent;
+mod agents;
 mod args;
 mod config;
 mod console;

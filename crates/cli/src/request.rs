@@ -1,18 +1,19 @@
 //! Makes a launch request of words: which executor, which workspace, which variables; looks, and touches nothing.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
 use groundcrew_core::{
     command::Command,
     error::{Error, ErrorKind},
     id::{ExecutorName, RunId, TaskId, TenantId},
     process::{Lease, StdinPolicy, StdioKind},
-    request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
+    request::{AgentProgram, AgentSpec, LaunchIntent, LaunchRequest, Mode, ProfiledAgent},
     store::RunRecord,
     workspace::{RepositorySpec, WorkspaceRequest},
 };
 
 use crate::{
+    agent,
     args::{CommandArgs, Format, PlaceArgs, ResumeArgs, RunArgs},
     config::Config,
     failing::Failing,
@@ -37,11 +38,20 @@ const TENANT: &str = "default";
 /// What is wrong with the words, or with the place.
 pub(crate) fn fresh(
     args: &RunArgs,
+    agent: Option<ProfiledAgent>,
     format: Format,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
-    let place = place(&args.place, surroundings)?;
-    let (mode, variables, lease) = command(&args.command, &args.argv, format, surroundings)?;
+    let mut wished = args.place.clone();
+    if let Some(agent) = &agent {
+        wished.executor = agent::executor(agent, wished.executor.as_ref())?;
+    }
+    let place = place(&wished, surroundings)?;
+    let program = match agent {
+        Some(agent) => AgentProgram::Profile(Box::new(agent)),
+        None => Command::new(args.argv.iter().cloned())?.into(),
+    };
+    let (mode, variables, lease) = command(&args.command, program, format, surroundings)?;
     Ok(LaunchRequest {
         session: args.place.session.clone(),
         task: place.task,
@@ -64,22 +74,14 @@ pub(crate) fn fresh(
 pub(crate) fn resumed(
     args: &ResumeArgs,
     record: &RunRecord,
+    agent: Option<ProfiledAgent>,
     format: Format,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
-    let words: Vec<OsString> = if args.argv.is_empty() {
-        let before = record.command.iter().flatten();
-        before.map(|word| word.0.clone()).collect()
-    } else {
-        args.argv.clone()
+    let program = match agent {
+        Some(agent) => AgentProgram::Profile(Box::new(agent)),
+        None => words_of(args, record)?.into(),
     };
-    if words.is_empty() {
-        let error = Error::new(
-            ErrorKind::InvalidInput,
-            "the run had no command; name one behind `--`",
-        );
-        return Err(error.with("run", &record.run).into());
-    }
     let Some(workspace) = &record.workspace else {
         let error = Error::new(
             ErrorKind::Unsupported,
@@ -87,7 +89,7 @@ pub(crate) fn resumed(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, variables, lease) = command(&args.command, &words, format, surroundings)?;
+    let (mode, variables, lease) = command(&args.command, program, format, surroundings)?;
     // A resumption takes the workspace of its record and no other.
     let workspace = WorkspaceRequest::InPlace {
         path: workspace.path.clone(),
@@ -105,6 +107,21 @@ pub(crate) fn resumed(
         keep: record.keep,
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
+}
+
+/// Returns the command of the words, or the one that the run had.
+fn words_of(args: &ResumeArgs, record: &RunRecord) -> Result<Command, Error> {
+    if !args.argv.is_empty() {
+        return Command::new(args.argv.iter().cloned());
+    }
+    let Some(words) = record.command.as_ref().filter(|words| !words.is_empty()) else {
+        let error = Error::new(
+            ErrorKind::InvalidInput,
+            "the run had no command; name one behind `--`",
+        );
+        return Err(error.with("run", &record.run));
+    };
+    Command::new(words.iter().cloned())
 }
 
 /// Where a run works.
@@ -216,7 +233,7 @@ type CommandParts = (Mode, Variables, Lease);
 
 fn command(
     args: &CommandArgs,
-    words: &[OsString],
+    program: AgentProgram,
     format: Format,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
@@ -226,7 +243,7 @@ fn command(
     let inward = inward(args, format, surroundings.terminals);
     let open = inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
-        program: Command::new(words.iter().cloned())?.into(),
+        program,
         stdio: if terminal {
             StdioKind::Terminal(terminal::size())
         } else {

@@ -8,6 +8,7 @@ use groundcrew_core::{
 use serde::Serialize;
 
 use crate::{
+    agents,
     args::{Format, PlanArgs},
     console::Console,
     documents::Document,
@@ -65,7 +66,8 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
     let explained = args.run.command.explains();
     let mut run = args.run.clone();
     run.command.env.retain(|word| !word.is_empty());
-    let request = request::fresh(&run, console.format, &context.surroundings)?;
+    let agent = agents::of_run(context, &run).await?;
+    let request = request::fresh(&run, agent, console.format, &context.surroundings)?;
     let crew = context.open(()).await?;
     let plan = crew.launcher.plan(request).await?;
     let planned = planned(&plan);
