@@ -18,6 +18,7 @@ mod naming;
 mod removal;
 mod resume;
 mod run;
+mod secret;
 mod signals;
 mod state_directory;
 mod streams;
