@@ -23,3 +23,4 @@ mod signals;
 mod state_directory;
 mod streams;
 mod terminal;
+mod variables;

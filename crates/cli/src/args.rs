@@ -1,5 +1,6 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
+mod agents;
 mod secret;
 
 use std::{ffi::OsString, time::Duration};
@@ -10,6 +11,7 @@ use groundcrew_core::{
     process::Lease,
 };
 
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
@@ -97,6 +99,8 @@ pub(crate) enum Verb {
     Rm(RmArgs),
     /// Settle what an interrupted groundcrew left behind.
     Recover,
+    /// List, show and check the profiles of agents.
+    Profile(ProfileArgs),
     /// Check the state directory, git and the executors.
     Doctor,
     /// Store, list, move and remove secrets.
@@ -145,9 +149,25 @@ pub(crate) struct PlaceArgs {
     reason = "each is a flag of its own on the command line"
 )]
 pub(crate) struct CommandArgs {
-    /// Variable for the command; stronger than one that is inherited. May be repeated.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = clap::value_parser!(OsString))]
+    /// Variable for the command, stronger than one that is inherited; without `=` its value here. May be repeated.
+    ///
+    /// With `plan`, --env alone explains every variable: who says so, and what lost.
+    #[arg(long, value_name = "KEY[=VALUE]", num_args = 0..=1, default_missing_value = "", value_parser = clap::value_parser!(OsString))]
     pub env: Vec<OsString>,
+    /// File of variables, one KEY=VALUE a line, taken as it stands; KEY<<WORD begins one of several lines. May be repeated.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub env_file: Vec<OsString>,
+    /// Variable whose value is a secret, by the secret's name; see `groundcrew secret`. May be repeated.
+    #[arg(long, value_name = "KEY=[TENANT:]NAME")]
+    pub secret: Vec<String>,
+    /// Variable whose value is in a file, or on standard input for `-`. May be repeated.
+    ///
+    /// Above 64 KiB the command gets a private file instead, outside the workspace; `KEY_PATH` says where.
+    #[arg(long, value_name = "KEY=FILE", value_hint = clap::ValueHint::FilePath)]
+    pub payload: Vec<OsString>,
+    /// Variable that names a cache directory which outlives the run [default NAME: the variable's]. May be repeated.
+    #[arg(long, value_name = "KEY[=NAME]")]
+    pub cache: Vec<String>,
     /// End the command after that long, such as 90s, 30m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -166,6 +186,13 @@ pub(crate) struct CommandArgs {
     /// Give the command no terminal.
     #[arg(long, short = 'T', overrides_with = "terminal")]
     pub no_terminal: bool,
+}
+
+impl CommandArgs {
+    /// Returns whether `--env` stands alone: `plan` then explains every variable.
+    pub(crate) fn explains(&self) -> bool {
+        self.env.iter().any(|word| word.is_empty())
+    }
 }
 
 /// Arguments of `run`.
@@ -209,6 +236,9 @@ pub(crate) struct IdArgs {
 /// Arguments of `logs`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LogsArgs {
+    /// Show output as it was recorded: secrets of the run are not hidden.
+    #[arg(long)]
+    pub raw: bool,
     /// Go on with what the command prints, until it ends.
     #[arg(long, short = 'f')]
     pub follow: bool,
@@ -223,6 +253,9 @@ pub(crate) struct LogsArgs {
 /// Arguments of `attach`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AttachArgs {
+    /// Show output as it was recorded: secrets of the run are not hidden.
+    #[arg(long)]
+    pub raw: bool,
     /// Begin behind that many bytes of output [default: 0; with a terminal, near the end].
     #[arg(long, value_name = "OFFSET")]
     pub from: Option<u64>,

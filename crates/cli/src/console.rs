@@ -1,5 +1,6 @@
 //! What we say, in the format that was asked for: documents and results on standard output, words for people on standard error.
 
+use groundcrew_core::redact::Redactor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -87,6 +88,11 @@ impl Console {
     /// Writes a piece of a document to standard output, as it is.
     pub(crate) fn raw(&self, line: &str) {
         self.lines.out(line);
+    }
+
+    /// Hides a run's secrets in everything that is said from now on.
+    pub(crate) fn hide(&self, secrets: Redactor) {
+        self.lines.hide(secrets);
     }
 
     /// Returns whether standard output could not be written though somebody wanted it.

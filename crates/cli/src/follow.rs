@@ -13,12 +13,14 @@ use groundcrew_core::{
     id::ProcessId,
     instance::{SharedInstance, Stdio},
     process::{ExitStatus, Offset, Role, Signal},
+    redact::{HOLD_FOR_PIPE, HOLD_FOR_TERMINAL, Redactor},
     store::RunRecord,
 };
 
 use crate::{
     console::Console,
     failing::Failing,
+    masking::Masking,
     output::{Output, Shape},
     signals::{Call, Signals, leaves, unless_called},
     stdin::{Forwarded, Input},
@@ -73,6 +75,8 @@ pub(crate) struct Follow<'a> {
     pub launcher: &'a Launcher,
     /// The run.
     pub record: &'a RunRecord,
+    /// What hides its secrets.
+    pub redactor: &'a Redactor,
     /// Where we talk.
     pub console: &'a Console,
     /// Where output begins.
@@ -104,7 +108,12 @@ impl Follow<'_> {
             Inward::Terminal => Some(RawMode::enter()?),
             Inward::Nothing | Inward::Pipe => None,
         };
-        let mut output = Output::start(Shape::of(self.console.format), self.from)?;
+        let hold_from = match self.inward {
+            Inward::Terminal => HOLD_FOR_TERMINAL,
+            Inward::Nothing | Inward::Pipe => HOLD_FOR_PIPE,
+        };
+        let masking = Masking::new(self.redactor, hold_from);
+        let mut output = Output::start(Shape::of(self.console.format), self.from, masking)?;
         if raw.is_some() {
             output.follow_screen();
         }

@@ -1,29 +1,39 @@
 #![doc = include_str!("../README.md")]
 
+mod agent;
 mod args;
+mod config;
 mod console;
 mod documents;
+mod env_file;
 pub mod exit;
+mod explanation;
 mod failing;
 mod follow;
 mod git;
 mod human;
 pub mod inherit;
 mod launching;
+mod masking;
 mod output;
 mod paths;
 mod printer;
+mod profile_document;
+mod profiles;
 mod program;
 mod progress;
 mod prompt;
 mod request;
 mod screen;
+mod secrecy;
 mod signals;
 mod stdin;
 mod style;
 mod surroundings;
 mod terminal;
 mod text;
+mod toml_file;
+mod variables;
 mod verbs;
 
 use std::{ffi::OsString, io::Write as _, process::ExitCode};
@@ -108,6 +118,7 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Close(args) => verbs::closing::close(context, args).await,
             Verb::Rm(args) => verbs::closing::rm(context, args).await,
             Verb::Recover => verbs::recover::recover(context).await,
+            Verb::Profile(args) => verbs::profile::profile(context, args),
             Verb::Doctor => verbs::doctor::doctor(context).await,
             Verb::Secret(args) => verbs::secret::secret(context, args).await,
             Verb::Completions(args) => {

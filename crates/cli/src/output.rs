@@ -15,6 +15,7 @@ use crate::{
     args::Format,
     console::event,
     documents,
+    masking::Masking,
     printer::{Printer, Target},
     screen::Screen,
     text::base64,
@@ -25,9 +26,11 @@ use crate::{
 pub(crate) struct Output {
     printer: Printer,
     shape: Shape,
+    /// What hides the run's secrets.
+    masking: Masking,
     /// What a program switched at our terminal, if it works in it.
     screen: Option<Screen>,
-    /// Behind the last byte that was written.
+    /// Behind the last byte that was taken.
     at: Offset,
 }
 
@@ -64,10 +67,11 @@ impl Output {
     /// # Errors
     ///
     /// When no thread can be started.
-    pub(crate) fn start(shape: Shape, at: Offset) -> io::Result<Self> {
+    pub(crate) fn start(shape: Shape, at: Offset, masking: Masking) -> io::Result<Self> {
         Ok(Self {
             printer: Printer::start()?,
             shape,
+            masking,
             screen: None,
             at,
         })
@@ -78,7 +82,7 @@ impl Output {
         self.screen = Some(Screen::default());
     }
 
-    /// Returns the offset behind the last byte that was written.
+    /// Returns the offset behind the last byte that was taken.
     pub(crate) const fn at(&self) -> Offset {
         self.at
     }
@@ -110,11 +114,19 @@ impl Output {
     }
 
     async fn write(&mut self, frame: Frame) {
-        let length = match &frame.kind {
-            FrameKind::Stdout(bytes) | FrameKind::Stderr(bytes) => bytes.len() as u64,
-            FrameKind::Truncated(bytes) => *bytes,
-            _ => 0,
-        };
+        let behind = frame.offset.0
+            + match &frame.kind {
+                FrameKind::Stdout(bytes) | FrameKind::Stderr(bytes) => bytes.len() as u64,
+                FrameKind::Truncated(bytes) => *bytes,
+                _ => 0,
+            };
+        for frame in self.masking.push(frame) {
+            self.write_masked(frame).await;
+        }
+        self.at = Offset(behind);
+    }
+
+    async fn write_masked(&mut self, frame: Frame) {
         if let (Some(screen), FrameKind::Stdout(bytes)) = (&mut self.screen, &frame.kind) {
             screen.read(bytes);
         }
@@ -143,7 +155,6 @@ impl Output {
             }
         };
         self.printer.print(target, bytes).await;
-        self.at = Offset(frame.offset.0 + length);
     }
 
     /// Waits until everything is written.
@@ -151,7 +162,10 @@ impl Output {
     /// # Errors
     ///
     /// The first failure that was not a reader who is gone.
-    pub(crate) async fn finish(self) -> io::Result<()> {
+    pub(crate) async fn finish(mut self) -> io::Result<()> {
+        for frame in self.masking.finish() {
+            self.write_masked(frame).await;
+        }
         let restore = self.screen.map(|screen| screen.restore());
         if let Some(restore) = restore.filter(|restore| !restore.is_empty()) {
             self.printer.print(Target::Out, Bytes::from(restore)).await;
@@ -206,6 +220,7 @@ fn told(frame: &Frame, kind: &FrameKind) -> (&'static str, Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use groundcrew_core::redact::{HOLD_FOR_PIPE, Redactor};
 
     fn frame(offset: u64, kind: FrameKind) -> Frame {
         Frame {
@@ -263,11 +278,12 @@ mod tests {
         ];
         let output =
             futures_util::stream::iter(frames.map(Ok)).chain(futures_util::stream::pending());
+        let nothing = Masking::new(&Redactor::default(), HOLD_FOR_PIPE);
         let mut stdio = Stdio {
             output: output.boxed(),
             input: None,
         };
-        let mut output = Output::start(Shape::Aside, Offset(0)).unwrap();
+        let mut output = Output::start(Shape::Aside, Offset(0), nothing).unwrap();
         assert_eq!(
             output.copy(&mut stdio, Some(Offset(4))).await.unwrap(),
             None

@@ -4,16 +4,18 @@
 //! * A stream whose reader is gone takes no more, and that is no failure; any other failure is kept and told at the end.
 
 use std::{
+    borrow::Cow,
     io::{self, Write as _},
     os::fd::AsFd,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
 };
 
 use bytes::Bytes;
+use groundcrew_core::redact::Redactor;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -136,6 +138,7 @@ pub(crate) struct Lines(Arc<Broken>);
 
 #[derive(Debug, Default)]
 struct Broken {
+    secrets: OnceLock<Redactor>,
     out: AtomicBool,
     failed: AtomicBool,
 }
@@ -146,9 +149,10 @@ impl Lines {
         if self.0.out.load(Ordering::Relaxed) {
             return;
         }
+        let line = self.masked(line);
         let written = io::stdout()
             .flush()
-            .and_then(|()| write_all(&io::stdout(), with_newline(line).as_bytes()));
+            .and_then(|()| write_all(&io::stdout(), with_newline(&line).as_bytes()));
         if let Err(error) = written {
             self.0.out.store(true, Ordering::Relaxed);
             if error.kind() != io::ErrorKind::BrokenPipe {
@@ -161,12 +165,21 @@ impl Lines {
     }
 
     /// Writes a line to standard error; there is nobody to tell if that fails.
-    #[expect(
-        clippy::unused_self,
-        reason = "the streams are reached through one thing"
-    )]
     pub(crate) fn err(&self, line: &str) {
-        drop(write_all(&io::stderr(), with_newline(line).as_bytes()));
+        let line = self.masked(line);
+        drop(write_all(&io::stderr(), with_newline(&line).as_bytes()));
+    }
+
+    /// Hides values in all lines from now on; the first call counts.
+    pub(crate) fn hide(&self, secrets: Redactor) {
+        drop(self.0.secrets.set(secrets));
+    }
+
+    fn masked<'a>(&self, line: &'a str) -> Cow<'a, str> {
+        match self.0.secrets.get() {
+            Some(secrets) => secrets.redact_str(line),
+            None => Cow::Borrowed(line),
+        }
     }
 
     /// Returns whether standard output could not be written though somebody wanted it.

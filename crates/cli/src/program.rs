@@ -12,6 +12,7 @@ use groundcrew_core::{
     event::EventSink,
     id::ExecutorName,
     preparer::Preparer,
+    profile::MemoryProfiles,
     secret::SecretStore,
     session_directory::SessionDirectory,
     store::StateStore,
@@ -97,6 +98,8 @@ impl Context {
         let store: Arc<dyn StateStore> = state.store();
         let sealed: Arc<dyn SecretStore> = self.secrets(&state.secrets())?;
         let launcher = Launcher::new(Parts {
+            profiles: Arc::new(MemoryProfiles::default()),
+            runtime_secrets: Arc::new(()),
             install: state.install().clone(),
             registry: self.registry(&state)?,
             store: Arc::clone(&store),

@@ -1,17 +1,12 @@
 //! Makes a launch request of words: which executor, which workspace, which variables; looks, and touches nothing.
 
-use std::{
-    ffi::OsString,
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::PathBuf,
-};
+use std::{ffi::OsString, path::PathBuf};
 
 use groundcrew_core::{
     command::Command,
-    env::{Definition, Key, Tier},
     error::{Error, ErrorKind},
     id::{ExecutorName, RunId, TaskId, TenantId},
-    process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    process::{Lease, StdinPolicy, StdioKind},
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     store::RunRecord,
     workspace::{RepositorySpec, WorkspaceRequest},
@@ -19,12 +14,13 @@ use groundcrew_core::{
 
 use crate::{
     args::{CommandArgs, Format, PlaceArgs, ResumeArgs, RunArgs},
+    config::Config,
     failing::Failing,
     follow::Inward,
-    inherit,
     paths::{absolute, repository_of},
     surroundings::Surroundings,
     terminal::{self, Terminals},
+    variables::{self, Variables},
 };
 
 /// The executor of host processes.
@@ -33,9 +29,6 @@ const LOCAL: &str = "local";
 const WORKTREE: &str = "worktree";
 /// The tenant of everything that is launched from the command line.
 const TENANT: &str = "default";
-
-/// What a terminal is called if the caller has none of its own.
-const TERM: &str = "xterm-256color";
 
 /// Makes the request of `run` and `plan`.
 ///
@@ -48,20 +41,18 @@ pub(crate) fn fresh(
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
     let place = place(&args.place, surroundings)?;
-    let (mode, environment, lease) = command(&args.command, &args.argv, format, surroundings)?;
+    let (mode, variables, lease) = command(&args.command, &args.argv, format, surroundings)?;
     Ok(LaunchRequest {
         session: args.place.session.clone(),
         task: place.task,
         tenant: place.tenant,
         title: args.place.title.clone(),
-        executor: place.executor,
-        workspace: place.workspace,
-        mode,
-        intent: LaunchIntent::Fresh,
-        environment,
+        environment: variables.environment,
+        payloads: variables.payloads,
+        caches: variables.caches,
         lease,
         keep: args.place.keep,
-        options: serde_json::Map::new(),
+        ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
 
@@ -96,23 +87,23 @@ pub(crate) fn resumed(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, environment, lease) = command(&args.command, &words, format, surroundings)?;
+    let (mode, variables, lease) = command(&args.command, &words, format, surroundings)?;
+    // A resumption takes the workspace of its record and no other.
+    let workspace = WorkspaceRequest::InPlace {
+        path: workspace.path.clone(),
+    };
     Ok(LaunchRequest {
         session: Some(record.session.clone()),
         task: Some(record.task.clone()),
         tenant: record.tenant.clone(),
         title: record.title.clone(),
-        executor: record.executor.clone(),
-        // A resumption takes the workspace of its record and no other.
-        workspace: WorkspaceRequest::InPlace {
-            path: workspace.path.clone(),
-        },
-        mode,
         intent: LaunchIntent::Resume(record.run.clone()),
-        environment,
+        environment: variables.environment,
+        payloads: variables.payloads,
+        caches: variables.caches,
         lease,
         keep: record.keep,
-        options: serde_json::Map::new(),
+        ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
 }
 
@@ -221,7 +212,7 @@ fn readable(path: &std::path::Path) -> Result<(), Error> {
     }
 }
 
-type CommandParts = (Mode, Vec<Definition>, Lease);
+type CommandParts = (Mode, Variables, Lease);
 
 fn command(
     args: &CommandArgs,
@@ -229,23 +220,13 @@ fn command(
     format: Format,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
-    let mut environment: Vec<_> = inherit::inherited(&surroundings.environment).collect();
-    for word in &args.env {
-        environment.push(variable(word)?);
-    }
     let terminal = wants_terminal(args, format, surroundings.terminals);
-    if terminal && surroundings.variable("TERM").is_none() {
-        environment.push(Definition::literal(
-            Key::new("TERM")?,
-            TERM,
-            Tier::Fallback,
-            "a terminal was asked for",
-        ));
-    }
+    let config = Config::read(surroundings)?;
+    let variables = variables::collect(args, terminal, &config, surroundings)?;
     let inward = inward(args, format, surroundings.terminals);
     let open = inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
-        command: Command::new(words.iter().cloned())?,
+        program: Command::new(words.iter().cloned())?.into(),
         stdio: if terminal {
             StdioKind::Terminal(terminal::size())
         } else {
@@ -257,14 +238,14 @@ fn command(
             StdinPolicy::Empty
         },
         time_limit: args.timeout,
-        stop: StopOrder::default(),
+        stop: None,
     };
     let lease = args.lease.unwrap_or(if args.detach {
         Lease::Unlimited
     } else {
         Lease::ATTACHED
     });
-    Ok((Mode::Agent(agent), environment, lease))
+    Ok((Mode::Agent(agent), variables, lease))
 }
 
 /// Returns whether the command gets a terminal.
@@ -282,25 +263,6 @@ pub(crate) fn inward(args: &CommandArgs, format: Format, terminals: Terminals) -
     } else {
         Inward::Nothing
     }
-}
-
-/// Reads `KEY=VALUE`.
-fn variable(word: &OsString) -> Result<Definition, Failing> {
-    let bytes = word.as_bytes();
-    let shown = word.display();
-    let Some(at) = bytes.iter().position(|b| *b == b'=') else {
-        return Err(Failing::usage(format!(
-            "--env {shown} has no `=`; write --env {shown}=VALUE"
-        )));
-    };
-    let key = Key::new(OsString::from_vec(bytes[..at].to_vec()))
-        .map_err(|error| Failing::usage(format!("--env {shown}: {}", error.message())))?;
-    Ok(Definition::literal(
-        key,
-        OsString::from_vec(bytes[at + 1..].to_vec()),
-        Tier::Request,
-        "--env",
-    ))
 }
 
 #[cfg(test)]

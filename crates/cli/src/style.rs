@@ -5,6 +5,10 @@
 pub(crate) struct Style(bool);
 
 impl Style {
+    /// No colours.
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self(false);
+
     /// Makes a style that colours or does not.
     pub(crate) const fn new(colours: bool) -> Self {
         Self(colours)

@@ -12,6 +12,8 @@ use crate::{
     terminal::Terminals,
 };
 
+/// The variable that names the directory of settings.
+const CONFIG: &str = "GROUNDCREW_CONFIG_DIR";
 /// The variable that names the state directory.
 const HOME: &str = "GROUNDCREW_HOME";
 
@@ -69,6 +71,32 @@ impl Surroundings {
     pub(crate) fn colours(&self) -> bool {
         self.variable("NO_COLOR").is_none()
             && self.variable("TERM").is_none_or(|term| term != "dumb")
+    }
+
+    /// Returns the directory of settings; none if there is no place for one.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when `GROUNDCREW_CONFIG_DIR` is no absolute path.
+    pub(crate) fn config_directory(&self) -> Result<Option<PathBuf>, Error> {
+        if let Some(named) = self.variable(CONFIG) {
+            let path = absolute(named, Path::new(""), self.home())?;
+            if path.is_absolute() {
+                return Ok(Some(path));
+            }
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the directory of settings must be an absolute path",
+            )
+            .with("path", path.display())
+            .with("from", CONFIG));
+        }
+        // The specification of these directories says that relative ones are ignored.
+        let base = self.variable("XDG_CONFIG_HOME").map(Path::new);
+        let base = base.filter(|base| base.is_absolute());
+        let home = self.home().map(|home| home.join(".config"));
+        let base = base.map(Path::to_owned).or(home);
+        Ok(base.map(|base| base.join("groundcrew")))
     }
 
     /// Returns the state directory.

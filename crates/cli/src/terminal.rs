@@ -6,7 +6,7 @@ use groundcrew_core::process::TerminalSize;
 use rustix::termios::{self, OptionalActions, Termios};
 
 /// Which of our streams are terminals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terminals {
     /// Standard input.
     pub input: bool,

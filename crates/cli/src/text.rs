@@ -1,6 +1,6 @@
 //! Bytes in documents, and text of others on a terminal.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use std::{ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _};
 
 use serde::Serialize;
 
@@ -31,6 +31,16 @@ impl Text {
     /// Wraps a path, an argument or a value.
     pub(crate) fn os(text: impl AsRef<OsStr>) -> Self {
         Self::new(text.as_ref().as_bytes())
+    }
+}
+
+/// For people: text made harmless, and what is none as `base64:…`.
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(text) => f.write_str(&printable(text)),
+            Self::Bytes { base64 } => write!(f, "base64:{base64}"),
+        }
     }
 }
 

@@ -141,6 +141,8 @@ impl Attempt {
     }
 
     pub(crate) async fn fail(self, step: Step, error: Error, held: Option<Held>) -> LaunchError {
+        let redactor = self.narrator.redactor();
+        let error = redactor.error(error);
         self.narrator
             .tell(EventKind::StepFailed(step.clone(), error.kind()));
         let overdue =
@@ -150,7 +152,7 @@ impl Attempt {
             .flat_map(|(_, keys)| keys.iter().cloned())
             .collect();
         self.narrator.tell(EventKind::RollbackStarted(step.clone()));
-        let rollback = match &held {
+        let mut rollback = match &held {
             Some(_) => self.roll_back(&error, &doubtful).await,
             // Without the session nothing was armed by this attempt, unless only the answer of `reserve` was lost.
             None => self.roll_back_unheld(&error).await,
@@ -158,6 +160,9 @@ impl Attempt {
         self.narrator.tell(EventKind::RolledBack {
             clean: rollback.is_clean(),
         });
+        for (_, outcome) in &mut rollback.outcomes {
+            *outcome = redactor.outcome(outcome.clone());
+        }
         let error = Arc::new(error);
         if !overdue.is_empty() {
             self.finish_later(overdue, Arc::clone(&error), held);

@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub terminal: bool,
     /// Whether instances outlive the controller.
     pub detached: bool,
+    /// Whether `create` returns secrets that a later controller needs; their removal is armed before.
+    pub runtime_secrets: bool,
 }
 
 impl Capabilities {
@@ -58,6 +60,7 @@ impl Capabilities {
             inherits_environment: true,
             terminal: true,
             detached: true,
+            runtime_secrets: false,
         }
     }
 }
@@ -86,7 +89,7 @@ pub struct InstanceSpec {
 pub struct Created {
     /// Which one.
     pub identity: Identity,
-    /// Tokens that a later controller needs, by name; stored by reference.
+    /// Tokens that a later controller needs, by name; stored by reference, and only if the capability says so.
     pub secrets: Vec<(String, SecretValue)>,
 }
 
@@ -119,6 +122,12 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
 
     /// Checks a specification; touches nothing, refuses unknown options by name.
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error>;
+
+    /// Returns the directory for private files of an instance, absolute, as seen inside it; touches nothing.
+    ///
+    /// * It is outside of every workspace, and goes with the instance; nobody but the instance's user can look into it.
+    /// * It need not exist: what is handed over by `put_archive` makes it.
+    fn private_directory(&self, id: &InstanceId) -> PathBuf;
 
     /// Finds out whether it can be used now.
     async fn probe(&self) -> Result<ProbeReport, Error>;

@@ -101,6 +101,8 @@ text_ids! {
     ExecutorName = "executor name";
     /// Names a preparer.
     PreparerName = "preparer name";
+    /// Names a profile of an agent, such as `codex`.
+    ProfileName = "profile name";
     /// Names this installation, one for each state directory; the mark on everything that we make.
     InstallId = "install id";
 }

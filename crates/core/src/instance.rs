@@ -95,6 +95,9 @@ pub trait Instance: fmt::Debug + Send + Sync + 'static {
     async fn processes(&self) -> Result<Vec<ProcessState>, Error>;
 
     /// Unpacks a tar archive below an absolute path.
+    ///
+    /// * A directory that is missing is made for the instance's user alone; so is what an archive without entries names.
+    /// * Files that exist are replaced; nothing is written through a symbolic link.
     async fn put_archive(&self, at: &std::path::Path, tar: ByteStream) -> Result<(), Error>;
 
     /// Packs a file or a tree into a tar archive.

@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::io::AsyncWriteExt as _;
+
 use crate::{
     attempt::{Attempt, Failure, Held, StoredEffects, cancelled},
     cancel::CancelToken,
@@ -11,19 +13,28 @@ use crate::{
     error::{Error, ErrorKind},
     event::{EventKind, Step},
     executor::Isolation,
-    instance::SharedInstance,
+    id::ProcessId,
+    instance::{Instance, SharedInstance},
     narrator::{Narrator, StepProgress},
     observe::{Liveness, liveness},
-    plan::{INSTANCE_KEY, Plan},
+    payload,
+    plan::{INSTANCE_KEY, Plan, RUNTIME_SECRETS_KEY},
+    planned_agent::PlannedAgent,
     preparer::{ApplyContext, PlanContext},
-    process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
-    request::{AgentSpec, Mode},
+    process::{
+        DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, Offset, ProcessSpec, Role, Started,
+    },
+    redact::Redactor,
     reservation::fresh_or_resumed,
+    secret::SecretValue,
     session_directory::admit,
     shared::{Shared, agent_process},
     store::{LockName, Reservation, RunRecord, RunState},
     ticket::{LaunchError, Launched},
 };
+
+/// What an executor returned, by name.
+type RuntimeTokens = Vec<(String, SecretValue)>;
 
 /// Carries a plan out; commits or rolls back, and tells which by one last event.
 pub(crate) async fn launch(
@@ -60,22 +71,26 @@ impl Attempt {
     async fn steps(&self, held: &mut Option<Held>) -> Result<Launched, Failure> {
         let (guards, record) = self.reserve().await?;
         *held = Some(guards);
-        let environment = self.reveal().await?;
+        let (environment, revealed) = self.reveal().await?;
         self.prepare().await?;
-        self.create().await?;
+        let secrets = self.create(revealed).await?;
         let instance = self.connect(environment).await?;
         self.populate(&instance).await?;
-        self.step(Step::Equip, &[INSTANCE_KEY], async { Ok(()) })
-            .await?;
+        self.equip(&instance).await?;
         self.step(Step::Setup, &[INSTANCE_KEY], async { Ok(()) })
             .await?;
         self.admit(Step::Admit).await?;
-        let record = self.register(record).await?;
+        let record = self.register(record, secrets).await?;
         self.admit(Step::AdmitAgain).await?;
         let started = self.start(&instance).await?;
         let record = self.commit(record).await?;
         self.extend_lease(&instance, &record).await;
-        Ok(Launched { record, started })
+        let redactor = self.narrator.redactor();
+        Ok(Launched {
+            record,
+            started,
+            redactor,
+        })
     }
 
     /// Takes the session and arms every planned name, in one transaction.
@@ -120,12 +135,14 @@ impl Attempt {
         .await
     }
 
-    /// Reveals secrets: all or none.
-    async fn reveal(&self) -> Result<Environment, Failure> {
+    /// Reveals secrets: all or none; from then on they are hidden in whatever is told.
+    async fn reveal(&self) -> Result<(Environment, Vec<SecretValue>), Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
+        let narrator = Arc::clone(&self.narrator);
         self.step(Step::Reveal, &[], async move {
             let mut environment = Environment::new();
-            for definition in &plan.composition.variables {
+            let mut revealed = Vec::new();
+            for definition in plan.composition.definitions() {
                 match &definition.value {
                     Value::Literal(text) => {
                         environment.set(definition.key.clone(), text.as_bytes());
@@ -146,15 +163,15 @@ impl Attempt {
                                 .with("origin", &definition.origin)
                             })?;
                         environment.set(definition.key.clone(), value.expose());
+                        revealed.push(value);
                     }
                 }
             }
-            let arguments = match &plan.request.mode {
-                Mode::Agent(agent) => agent.command.kernel_size(),
-                Mode::Workspace => 0,
-            };
+            let agent = plan.agent.as_ref();
+            let arguments = agent.map_or(0, |agent| agent.command.kernel_size());
+            narrator.hide(Redactor::new(&revealed)?);
             environment.check(arguments)?;
-            Ok(environment)
+            Ok((environment, revealed))
         })
         .await
     }
@@ -233,8 +250,9 @@ impl Attempt {
         }
     }
 
-    async fn create(&self) -> Result<(), Failure> {
+    async fn create(&self, revealed: Vec<SecretValue>) -> Result<RuntimeTokens, Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
+        let narrator = Arc::clone(&self.narrator);
         let progress = StepProgress {
             narrator: Arc::clone(&self.narrator),
             step: Step::Create,
@@ -250,7 +268,20 @@ impl Attempt {
                 .parts
                 .store
                 .identify(plan.attempt, INSTANCE_KEY, &created.identity)
-                .await
+                .await?;
+            if created.secrets.is_empty() {
+                return Ok(created.secrets);
+            }
+            let returned = created.secrets.iter().map(|(_, value)| value);
+            narrator.hide(Redactor::new(revealed.iter().chain(returned))?);
+            if plan.arms(RUNTIME_SECRETS_KEY) {
+                return Ok(created.secrets);
+            }
+            Err(Error::new(
+                ErrorKind::Unexpected,
+                "the executor returned secrets, which its capabilities deny",
+            )
+            .with("executor", &plan.registration.name))
         })
         .await
     }
@@ -269,6 +300,30 @@ impl Attempt {
         .await
     }
 
+    /// Hands over what is no variable, through the instance: payloads as private files, and directories for caches.
+    async fn equip(&self, instance: &SharedInstance) -> Result<(), Failure> {
+        let (plan, instance) = (Arc::clone(&self.plan), Arc::clone(instance));
+        self.step(Step::Equip, &[INSTANCE_KEY], async move {
+            if let Some(archive) = payload::archive(&plan.request.payloads)? {
+                let executor = &plan.registration.executor;
+                let directory = executor.private_directory(&plan.attempt.instance());
+                instance.put_archive(&directory, archive).await?;
+            }
+            for cache in plan.caches() {
+                instance
+                    .put_archive(&cache.directory, payload::empty_archive()?)
+                    .await
+                    .map_err(|error| {
+                        Error::new(error.kind(), "failed to make a cache directory")
+                            .with("variable", &cache.variable)
+                            .with_source(error)
+                    })?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn admit(&self, step: Step) -> Result<(), Failure> {
         let (shared, plan) = (Arc::clone(&self.shared), Arc::clone(&self.plan));
         self.step(step, &[], async move {
@@ -277,9 +332,18 @@ impl Attempt {
         .await
     }
 
-    async fn register(&self, record: RunRecord) -> Result<RunRecord, Failure> {
+    /// Keeps what the executor returned, and writes the run's row with the names: one write, so that no crash parts them.
+    async fn register(
+        &self,
+        mut record: RunRecord,
+        secrets: RuntimeTokens,
+    ) -> Result<RunRecord, Failure> {
         let shared = Arc::clone(&self.shared);
-        self.step(Step::Register, &[], async move {
+        self.step(Step::Register, &[RUNTIME_SECRETS_KEY], async move {
+            if !secrets.is_empty() {
+                let place = &shared.parts.runtime_secrets;
+                record.runtime_secrets = place.keep(record.attempt, &secrets).await?;
+            }
             shared.parts.store.put(&record).await.map_err(|error| {
                 Error::new(error.kind(), "failed to persist the run's registration")
                     .with_source(error)
@@ -289,18 +353,26 @@ impl Attempt {
     }
 
     async fn start(&self, instance: &SharedInstance) -> Result<Option<Started>, Failure> {
-        let Mode::Agent(agent) = &self.plan.request.mode else {
+        let Some(agent) = &self.plan.agent else {
             return Ok(None);
         };
         let spec = self.process_spec(agent);
         let instance = Arc::clone(instance);
-        let work = async move { instance.start(&agent_process()?, &spec).await };
+        let prompt = agent.prompt.clone();
+        let work = async move {
+            let process = agent_process()?;
+            let started = instance.start(&process, &spec).await?;
+            if let Some(prompt) = prompt {
+                hand_over(&*instance, &process, &prompt).await?;
+            }
+            Ok(started)
+        };
         let started = self.step(Step::Start, &[INSTANCE_KEY], work).await?;
         self.narrator.tell(EventKind::AgentStarted(started.clone()));
         Ok(Some(started))
     }
 
-    fn process_spec(&self, agent: &AgentSpec) -> ProcessSpec {
+    fn process_spec(&self, agent: &PlannedAgent) -> ProcessSpec {
         let isolation = self.plan.registration.executor.capabilities().isolation;
         ProcessSpec {
             command: agent.command.clone(),
@@ -340,5 +412,32 @@ impl Attempt {
             shared.parts.store.commit(&committed).await
         })
         .await
+    }
+}
+
+/// Writes a prompt to the agent's standard input, to its end.
+///
+/// An agent that ends without reading it has said why on its own streams; that is its end, not a failed start.
+async fn hand_over(
+    instance: &dyn Instance,
+    process: &ProcessId,
+    prompt: &[u8],
+) -> Result<(), Error> {
+    let stdio = instance.attach(process, Offset(0), Role::Writer).await?;
+    let Some(mut input) = stdio.input else {
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            "the instance gave no input for a writer",
+        ));
+    };
+    let written = async {
+        input.write_all(prompt).await?;
+        input.shutdown().await
+    };
+    match written.await {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("failed to hand the prompt over", error))
+        }
+        _ => Ok(()),
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     plan::{Plan, PlanError},
     planning,
     recovery::{self, RecoveryReport},
+    redact::Redactor,
     registry::Registry,
     request::LaunchRequest,
     shared::{Parts, Shared},
@@ -64,7 +65,7 @@ impl Launcher {
         let (ticket, answer) = Ticket::new(plan.run().clone(), plan.attempt(), cancel.clone());
         let shared = Arc::clone(&self.0);
         drop(self.0.tasks.spawn(async move {
-            let result = launch::launch(shared, plan, cancel).await;
+            let result = Box::pin(launch::launch(shared, plan, cancel)).await;
             // Nobody waits any more; the run goes on.
             drop(answer.send(Some(result)));
         }));
@@ -112,6 +113,22 @@ impl Launcher {
     /// `NotFound` when neither it nor its logs are left.
     pub async fn instance(&self, record: &RunRecord) -> Result<SharedInstance, Error> {
         self.0.instance(record).await
+    }
+
+    /// Returns what hides a run's secrets in whatever is shown of it, as far as they can still be revealed.
+    ///
+    /// * A secret that was deleted since hides nothing; one that was changed hides what it is now.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store of secrets: nobody knows then what had to be hidden.
+    pub async fn redactor(&self, record: &RunRecord) -> Result<Redactor, Error> {
+        let mut values = Vec::new();
+        for secret in &record.secrets {
+            let store = &self.0.parts.secrets;
+            values.extend(store.reveal(&secret.name, &secret.scope).await?);
+        }
+        Redactor::new(&values)
     }
 
     /// Settles a run whose agent ended: records how, removes its instance, and closes it if nothing at all was changed.

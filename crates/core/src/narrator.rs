@@ -1,7 +1,7 @@
-//! Emits the events of one attempt: one order, numbered without gaps.
+//! Emits the events of one attempt: one order, numbered without gaps, and no secret in them.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
@@ -9,6 +9,7 @@ use crate::{
     event::{Event, EventKind, EventSink, Step},
     executor::Progress,
     id::{AttemptId, RunId},
+    redact::Redactor,
 };
 
 /// Numbers and emits the events of one attempt.
@@ -17,7 +18,13 @@ pub(crate) struct Narrator {
     sink: Arc<dyn EventSink>,
     run: RunId,
     attempt: AttemptId,
-    next: Mutex<u64>,
+    told: Mutex<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    next: u64,
+    secrets: Redactor,
 }
 
 impl Narrator {
@@ -26,21 +33,35 @@ impl Narrator {
             sink,
             run,
             attempt,
-            next: Mutex::new(0),
+            told: Mutex::default(),
         }
     }
 
     /// Emits one event; the lock is held while the sink takes it, so that order and number agree.
     pub(crate) fn tell(&self, kind: EventKind) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told();
         self.sink.emit(Event {
             run: self.run.clone(),
             attempt: self.attempt,
-            seq: *next,
+            seq: told.next,
             at: SystemTime::now(),
-            kind,
+            kind: told.secrets.event(kind),
         });
-        *next += 1;
+        told.next += 1;
+    }
+
+    /// Hides values in everything that is told from now on.
+    pub(crate) fn hide(&self, secrets: Redactor) {
+        self.told().secrets = secrets;
+    }
+
+    /// Returns what hides the values.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.told().secrets.clone()
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,21 +1,26 @@
 //! A launch that is fully decided and has touched nothing.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{collections::BTreeSet, error::Error as StdError, fmt, sync::Arc};
 
 use crate::{
-    env::{Composition, Conflict},
+    env::{Composition, Conflict, Value},
     error::{Chain, Error, ErrorKind},
     event::Step,
     executor::InstanceSpec,
     id::{AttemptId, ExecutorName, InstallId, RunId, SessionId, TaskId},
+    planned_agent::PlannedAgent,
     preparer::{Contribution, Preparer},
     process::Lease,
     registry::Registration,
-    request::{LaunchRequest, Mode},
+    request::{LaunchRequest, ManagedCache},
+    secret::SecretId,
     store::RunRecord,
     undo::{Component, Due, UndoRecord},
     workspace::Workspace,
 };
+
+/// The key of the undo record of the secrets that an executor returns.
+pub const RUNTIME_SECRETS_KEY: &str = "runtime-secrets";
 
 /// The key of the undo record of an attempt's instance.
 pub const INSTANCE_KEY: &str = "instance";
@@ -33,6 +38,9 @@ pub struct Plan {
     pub(crate) contributions: Vec<(Arc<dyn Preparer>, Contribution)>,
     pub(crate) workspace: Workspace,
     pub(crate) composition: Composition,
+    pub(crate) agent: Option<PlannedAgent>,
+    /// Those of the agent's profile.
+    pub(crate) caches: Vec<ManagedCache>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -72,6 +80,36 @@ impl Plan {
         &self.composition
     }
 
+    /// Returns the directories for caches that the run gets: none where it does not see the host's paths.
+    pub fn caches(&self) -> impl Iterator<Item = &ManagedCache> {
+        let here = self.registration.executor.capabilities().host_paths;
+        let caches = self.caches.iter().chain(&self.request.caches);
+        caches.filter(move |_| here)
+    }
+
+    /// Returns the agent that is started, if one is.
+    pub fn agent(&self) -> Option<&PlannedAgent> {
+        self.agent.as_ref()
+    }
+
+    /// Returns whether something is armed under that key.
+    pub(crate) fn arms(&self, key: &str) -> bool {
+        self.records().iter().any(|record| record.key == key)
+    }
+
+    /// Returns the secrets that the environment is made with, by name, each once.
+    pub fn secrets(&self) -> Vec<SecretId> {
+        let names: BTreeSet<_> = self
+            .composition
+            .definitions()
+            .filter_map(|definition| match &definition.value {
+                Value::Secret(secret) => Some(secret.clone()),
+                Value::Literal(_) => None,
+            })
+            .collect();
+        names.into_iter().collect()
+    }
+
     /// Returns what a person should know.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -95,7 +133,7 @@ impl Plan {
             Step::Register,
             Step::AdmitAgain,
         ]);
-        if matches!(self.request.mode, Mode::Agent(_)) {
+        if self.agent.is_some() {
             steps.push(Step::Start);
         }
         steps.push(Step::Commit);
@@ -147,7 +185,21 @@ impl Plan {
             depends_on: Vec::new(),
             identity: None,
         };
-        made.chain([instance]).collect()
+        // They may be what reaches the instance, so they go after it.
+        let secrets = UndoRecord {
+            key: RUNTIME_SECRETS_KEY.to_owned(),
+            attempt: self.attempt,
+            component: Component::RuntimeSecrets,
+            label: format!("secrets of {}", self.attempt.instance()),
+            resource: self.attempt.to_string(),
+            due: Due::End,
+            depends_on: vec![INSTANCE_KEY.to_owned()],
+            identity: None,
+        };
+        let returns = self.registration.executor.capabilities().runtime_secrets;
+        made.chain(returns.then_some(secrets))
+            .chain([instance])
+            .collect()
     }
 }
 

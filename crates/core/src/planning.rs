@@ -1,20 +1,19 @@
 //! Makes a plan of a request: finds everything that is wrong with it, at once, and touches nothing.
 
-use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt as _, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    env::{Composition, Definition, Environment, Key, Tier, Value, compose},
     error::{Error, ErrorKind},
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
-    plan::{INSTANCE_KEY, Plan, PlanError},
+    plan::{INSTANCE_KEY, Plan, PlanError, RUNTIME_SECRETS_KEY},
+    planned_agent, planned_environment,
     preparer::{Contribution, PlanContext, Preparer},
     process::{Lease, StdioKind},
     registry::Registration,
     request::{LaunchIntent, LaunchRequest, Mode},
     shared::Shared,
     store::{RunRecord, RunState},
-    workspace::Workspace,
 };
 
 type Contributions = Vec<(Arc<dyn Preparer>, Contribution)>;
@@ -58,13 +57,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
             .find_map(|(_, contribution)| contribution.workspace.clone()),
     };
     if workspace.is_none() && problems.is_empty() {
-        problems.push(
-            Error::new(
-                ErrorKind::Unsupported,
-                "the executor has no preparer for such a workspace",
-            )
-            .with("executor", &request.executor),
-        );
+        problems.push(no_preparer(&request));
     }
     // Everything else is looked at even so: all problems are told at once.
     let spec = InstanceSpec {
@@ -79,14 +72,25 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     problems.extend(duplicate_keys(&contributions).err());
     let identity = workspace
         .as_ref()
-        .map(|workspace| identity(&run, &session, &task, workspace))
+        .map(|workspace| planned_environment::identity(&run, &session, &task, workspace))
         .unwrap_or_default();
-    let (composition, conflicts) = match decide(&registration, &request, &contributions, identity) {
-        Ok(composition) => (composition, Vec::new()),
-        Err(conflicts) => (Composition::default(), conflicts),
-    };
-    problems.extend(conflicts.iter().map(conflict_error));
-    problems.extend(check_sizes(&request, &composition).err());
+    let agent = planned_agent::decide(&*shared.parts.profiles, &registration, &request)
+        .await
+        .unwrap_or_else(|found| {
+            problems.extend(found);
+            planned_agent::Decided::default()
+        });
+    let (composition, conflicts) = planned_environment::decide(
+        &registration,
+        &request,
+        contributions
+            .iter()
+            .flat_map(|(_, contribution)| contribution.environment.clone()),
+        &attempt.instance(),
+        identity,
+        &agent,
+        &mut problems,
+    );
     let (Some(workspace), true) = (workspace, problems.is_empty()) else {
         return Err(PlanError {
             problems,
@@ -97,6 +101,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     let warnings = contributions
         .iter()
         .flat_map(|(_, contribution)| contribution.warnings.clone())
+        .chain(agent.warnings)
         .collect();
     Ok(Plan {
         request,
@@ -109,6 +114,8 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         contributions,
         workspace,
         composition,
+        agent: agent.agent,
+        caches: agent.caches,
         warnings,
     })
 }
@@ -212,90 +219,16 @@ async fn contributions(
     }
 }
 
-/// Tells the agent who it is.
-fn identity(
-    run: &RunId,
-    session: &SessionId,
-    task: &TaskId,
-    workspace: &Workspace,
-) -> Vec<Definition> {
-    let text = |text: &str| OsString::from(text);
-    let mut values = vec![
-        ("GROUNDCREW_RUN_ID", text(run.as_str())),
-        ("GROUNDCREW_SESSION_ID", text(session.as_str())),
-        ("GROUNDCREW_TASK_ID", text(task.as_str())),
-        (
-            "GROUNDCREW_WORKSPACE",
-            workspace.path.clone().into_os_string(),
-        ),
-    ];
-    values.extend(
-        workspace
-            .branch
-            .as_deref()
-            .map(|branch| ("GROUNDCREW_BRANCH", text(branch))),
-    );
-    values
-        .into_iter()
-        .filter_map(|(name, value)| {
-            Some(Definition::literal(
-                Key::new(name).ok()?,
-                value,
-                Tier::Identity,
-                "the run itself",
-            ))
-        })
-        .collect()
-}
-
-fn decide(
-    registration: &Registration,
-    request: &LaunchRequest,
-    contributions: &Contributions,
-    identity: Vec<Definition>,
-) -> Result<Composition, Vec<crate::env::Conflict>> {
-    let inherits = registration.executor.capabilities().inherits_environment;
-    let requested = request
-        .environment
-        .iter()
-        .filter(|definition| inherits || definition.tier != Tier::Inherited)
-        .cloned();
-    let contributed = contributions
-        .iter()
-        .flat_map(|(_, contribution)| contribution.environment.clone());
-    compose(requested.chain(contributed).chain(identity))
-}
-
-fn conflict_error(conflict: &crate::env::Conflict) -> Error {
-    let origins: Vec<_> = conflict
-        .origins
-        .iter()
-        .map(|origin| origin.0.as_str())
-        .collect();
-    Error::new(ErrorKind::InvalidInput, conflict.why.clone())
-        .with("variable", &conflict.key)
-        .with("origins", origins.join(", "))
-}
-
-/// Checks what is known of the sizes; revealed secrets are checked again at launch.
-fn check_sizes(request: &LaunchRequest, composition: &Composition) -> Result<(), Error> {
-    let literals: Environment = composition
-        .variables
-        .iter()
-        .filter_map(|definition| match &definition.value {
-            Value::Literal(text) => Some((definition.key.clone(), text.0.as_bytes().to_vec())),
-            Value::Secret(_) => None,
-        })
-        .collect();
-    let arguments = match &request.mode {
-        Mode::Agent(agent) => agent.command.kernel_size(),
-        Mode::Workspace => 0,
-    };
-    literals.check(arguments)
+fn no_preparer(request: &LaunchRequest) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "the executor has no preparer for such a workspace",
+    )
+    .with("executor", &request.executor)
 }
 
 fn duplicate_keys(contributions: &Contributions) -> Result<(), Error> {
-    let mut keys = BTreeSet::from([INSTANCE_KEY]);
+    let mut keys = BTreeSet::from([INSTANCE_KEY, RUNTIME_SECRETS_KEY]);
     for (preparer, contribution) in contributions {
         for resource in &contribution.resources {
             if !keys.insert(&resource.key) {

@@ -291,6 +291,15 @@ async fn find_strays(shared: &Shared, report: &mut RecoveryReport) -> Result<(),
             Err(error) => report.unknown.push(ErrorReport::from(&error)),
         }
     }
+    match shared.parts.runtime_secrets.attempts().await {
+        Ok(attempts) => report.strays.extend(
+            attempts
+                .into_iter()
+                .filter(|attempt| !known.contains(attempt))
+                .map(|attempt| format!("secrets of {}", attempt.instance())),
+        ),
+        Err(error) => report.unknown.push(ErrorReport::from(&error)),
+    }
     for preparer in shared.parts.registry.distinct_preparers() {
         match preparer.list().await {
             Ok(found) => report.strays.extend(

@@ -1,12 +1,15 @@
 //! What a caller asks for.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     command::Command,
-    env::Definition,
+    env::{Definition, Key},
     id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
+    payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    profile::{AgentProfile, AgentUse},
+    secret::SecretId,
     workspace::WorkspaceRequest,
 };
 
@@ -31,12 +34,54 @@ pub struct LaunchRequest {
     pub intent: LaunchIntent,
     /// Variables.
     pub environment: Vec<Definition>,
+    /// Values that may be too large for variables.
+    pub payloads: Vec<Payload>,
+    /// Directories that outlive runs, for programs that keep caches.
+    pub caches: Vec<ManagedCache>,
     /// How long the run lives on without a controller, once it is committed.
     pub lease: Lease,
     /// Whether the workspace stays even if nothing was changed in it.
     pub keep: bool,
     /// Options that only the executor reads; unknown ones are refused by its `check`.
     pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl LaunchRequest {
+    /// Asks for a new run with nothing but what every request must say; the other fields are set where they are wanted.
+    ///
+    /// * Its lease is that of an attached run, and nothing is kept without need.
+    pub fn new(executor: ExecutorName, workspace: WorkspaceRequest, mode: Mode) -> Self {
+        Self {
+            session: None,
+            task: None,
+            tenant: None,
+            title: None,
+            executor,
+            workspace,
+            mode,
+            intent: LaunchIntent::Fresh,
+            environment: Vec::new(),
+            payloads: Vec::new(),
+            caches: Vec::new(),
+            lease: Lease::ATTACHED,
+            keep: false,
+            options: serde_json::Map::new(),
+        }
+    }
+}
+
+/// A directory that outlives runs, in which a program keeps what it can make again.
+///
+/// * Its variable holds its path and is stronger than what the request says, so that what a program caches can be found and
+///   cleared; a secret is never outranked by it.
+/// * Only an executor whose instances see the host's paths gets it; elsewhere neither variable nor directory exists.
+/// * It is made, private to the user, through the instance, and stays: the embedding program lists and clears it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagedCache {
+    /// The variable, such as `GOCACHE`.
+    pub variable: Key,
+    /// Its absolute path.
+    pub directory: PathBuf,
 }
 
 /// What a run is: a type, never an empty command.
@@ -51,16 +96,48 @@ pub enum Mode {
 /// How to run the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentSpec {
-    /// The exact arguments.
-    pub command: Command,
+    /// What is run.
+    pub program: AgentProgram,
     /// Its standard streams.
     pub stdio: StdioKind,
     /// Whether it gets input.
     pub stdin: StdinPolicy,
     /// Ends it this long after its start.
     pub time_limit: Option<Duration>,
-    /// How it is ended.
-    pub stop: StopOrder,
+    /// How it is ended; the profile's own order if nothing is said, or the default one.
+    pub stop: Option<StopOrder>,
+}
+
+/// What is run as the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentProgram {
+    /// Exactly these arguments.
+    Command(Command),
+    /// What a profile makes of what is wanted.
+    Profile(Box<ProfiledAgent>),
+}
+
+impl From<Command> for AgentProgram {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+/// An agent that is run by a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfiledAgent {
+    /// Who it is, how it is run, and what is wanted of it; stored with the run.
+    pub used: AgentUse,
+    /// The profile, where it was read before; else the program's directory of profiles is asked by the execution profile's name.
+    pub snapshot: Option<AgentProfile>,
+    /// Where the profile's program was found on this machine.
+    pub native: Option<PathBuf>,
+    /// Which of the secrets that the profile's credentials may be in exist.
+    pub known_secrets: BTreeSet<SecretId>,
+    /// Where this machine keeps managed caches; without it the profile's caches are the agent's own business.
+    pub caches: Option<PathBuf>,
+    /// Whether it goes on with earlier work: the command of a follow-up is run, where the profile has one.
+    pub follow_up: bool,
 }
 
 /// Whether a launch is new.

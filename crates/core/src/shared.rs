@@ -16,8 +16,9 @@ use crate::{
     id::{InstallId, ProcessId, RunId, SessionId},
     instance::SharedInstance,
     lane::Lanes,
+    profile::ProfileDirectory,
     registry::Registry,
-    secret::SecretStore,
+    secret::{RuntimeSecrets, SecretStore},
     session_directory::SessionDirectory,
     store::{ArmedRecord, LockDirectory, LockGuard, LockName, RunRecord, StateStore},
     undo::{Occasion, UndoOptions, UndoRecord},
@@ -67,6 +68,10 @@ pub struct Parts {
     pub locks: Arc<dyn LockDirectory>,
     /// What reveals secrets.
     pub secrets: Arc<dyn SecretStore>,
+    /// What keeps the secrets that executors return; `()` if none does.
+    pub runtime_secrets: Arc<dyn RuntimeSecrets>,
+    /// What knows the profiles of agents; an empty [`MemoryProfiles`](crate::profile::MemoryProfiles) if the program has none.
+    pub profiles: Arc<dyn ProfileDirectory>,
     /// What the program knows of its sessions; `()` if it has none.
     pub directory: Arc<dyn SessionDirectory>,
     /// Where events go.
@@ -166,6 +171,7 @@ impl Shared {
         let unwinder = Unwinder {
             registry: &parts.registry,
             store: &*parts.store,
+            runtime_secrets: &parts.runtime_secrets,
             tasks: &self.tasks,
             policy: parts.policy.unwind,
             doubtful,

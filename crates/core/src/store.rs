@@ -10,6 +10,8 @@ use crate::{
     id::{AttemptId, ExecutorName, InstanceId, RunId, SessionId, TaskId, TenantId},
     identity::Identity,
     process::{ExitStatus, Lease},
+    profile::AgentUse,
+    secret::{SecretId, SecretRef},
     undo::{UndoOptions, UndoRecord},
     wire::OsText,
     workspace::{Finding, Workspace},
@@ -125,6 +127,15 @@ pub struct RunRecord {
     pub ended_ms: Option<u64>,
     /// How its agent ended.
     pub exit: Option<ExitStatus>,
+    /// Who its agent is and what was wanted of it, where a profile says how it is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentUse>,
+    /// The secrets of its environment, by name: what is hidden when its output is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretId>,
+    /// What its executor returned, by the names under which it is kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtime_secrets: Vec<SecretRef>,
     /// What a protocol needs to go on with the conversation; survives failed starts.
     pub resume_token: Option<String>,
     /// Whether the workspace stays even if nothing was changed.

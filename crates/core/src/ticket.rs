@@ -10,6 +10,7 @@ use crate::{
     event::Step,
     id::{AttemptId, RunId},
     process::Started,
+    redact::Redactor,
     store::RunRecord,
     unwind::Unwound,
 };
@@ -21,6 +22,8 @@ pub struct Launched {
     pub record: RunRecord,
     /// What was really started, if an agent was asked for.
     pub started: Option<Started>,
+    /// What hides the run's secrets in whatever is shown of it.
+    pub redactor: Redactor,
 }
 
 /// Why a launch failed, and what became of what it had made.

@@ -54,6 +54,8 @@ pub enum Component {
     Executor(crate::id::ExecutorName),
     /// The preparer registered under that name.
     Preparer(crate::id::PreparerName),
+    /// The place of secrets that executors return; the resource is the attempt.
+    RuntimeSecrets,
 }
 
 impl fmt::Display for Component {
@@ -61,6 +63,7 @@ impl fmt::Display for Component {
         match self {
             Self::Executor(name) => write!(f, "executor {name}"),
             Self::Preparer(name) => write!(f, "preparer {name}"),
+            Self::RuntimeSecrets => f.write_str("runtime secrets"),
         }
     }
 }

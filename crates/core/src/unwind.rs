@@ -12,6 +12,7 @@ use crate::{
     error::{Chain, Error, ErrorKind, ErrorReport},
     id::InstanceId,
     registry::Registry,
+    secret::RuntimeSecrets,
     store::{ArmedRecord, StateStore},
     undo::{Component, UndoOptions, UndoRecord, Undone},
     workspace::Finding,
@@ -127,6 +128,7 @@ impl fmt::Display for Outcome {
 pub(crate) struct Unwinder<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) store: &'a dyn StateStore,
+    pub(crate) runtime_secrets: &'a Arc<dyn RuntimeSecrets>,
     pub(crate) tasks: &'a TaskTracker,
     pub(crate) policy: UnwindPolicy,
     /// Keys of records whose effect may still be under way: that they are gone does not retire them.
@@ -236,6 +238,11 @@ impl Unwinder<'_> {
                 let preparer = Arc::clone(self.registry.preparer(&name)?);
                 self.tasks
                     .spawn(async move { preparer.undo(&record, options).await })
+            }
+            Component::RuntimeSecrets => {
+                let secrets = Arc::clone(self.runtime_secrets);
+                self.tasks
+                    .spawn(async move { secrets.forget(record.attempt).await })
             }
         };
         let abort = task.abort_handle();

@@ -6,7 +6,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected text, or `{ base16 = \"…\" }` for bytes that are none"
+)]
 enum Wire {
     Text(String),
     Bytes { base16: String },
@@ -71,6 +74,12 @@ impl OsText {
 impl AsRef<OsStr> for OsText {
     fn as_ref(&self) -> &OsStr {
         &self.0
+    }
+}
+
+impl From<String> for OsText {
+    fn from(text: String) -> Self {
+        Self(text.into())
     }
 }
 

@@ -18,7 +18,7 @@ use groundcrew_supervisor::{
 };
 
 use crate::{
-    instance_directory::{Found, InstanceDirectory, Root},
+    instance_directory::{Found, InstanceDirectory, PRIVATE, Root},
     life, probe,
 };
 
@@ -185,6 +185,10 @@ impl Executor for LocalExecutor {
             .with("executor", &self.name)
             .with("unknown", unknown.join(", ")))
         }
+    }
+
+    fn private_directory(&self, id: &InstanceId) -> PathBuf {
+        self.root.path().join(id.as_str()).join(PRIVATE)
     }
 
     async fn probe(&self) -> Result<ProbeReport, Error> {

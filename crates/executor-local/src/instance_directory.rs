@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::private_files;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::{InstallId, InstanceId},
@@ -37,6 +38,9 @@ const FILES: [&str; 5] = [
     START_FILE_DRAFT,
     START_FILE,
 ];
+
+/// The directory for what the run is handed in files.
+pub(crate) const PRIVATE: &str = "private";
 
 /// What the name of a directory begins with that is being removed; no id begins so.
 const TRASH: &str = ".trash-";
@@ -392,6 +396,12 @@ impl InstanceDirectory {
                 &self.path,
             ))?;
         }
+        private_files::remove(self.fd(), PRIVATE).map_err(|errno| {
+            failed(
+                "failed to remove the private files of the instance",
+                &self.path,
+            )(errno)
+        })?;
         for name in FILES {
             match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -418,5 +428,5 @@ impl InstanceDirectory {
 }
 
 fn is_known(name: &OsStr) -> bool {
-    FILES.iter().any(|known| name == *known)
+    name == PRIVATE || FILES.iter().any(|known| name == *known)
 }

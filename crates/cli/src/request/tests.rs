@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::args::{Cli, Verb};
+use crate::inherit;
 use clap::Parser as _;
-use groundcrew_core::env::Value;
+use groundcrew_core::env::{Tier, Value};
 use std::path::Path;
 
 const NONE: Terminals = Terminals {

@@ -4,11 +4,13 @@ use groundcrew_core::{
     agent_process,
     error::{Error, ErrorKind},
     process::{Offset, ProcessPhase},
+    redact::Redactor,
     store::RunRecord,
 };
 
 use crate::{
     args::{AttachArgs, Format},
+    console::Console,
     documents::{Document, Run},
     exit,
     failing::Failing,
@@ -21,6 +23,28 @@ use crate::{
 
 /// How much of a terminal's past is replayed: enough for its present screen.
 const REPLAYED: u64 = 256 * 1024;
+
+/// Returns what hides a run's secrets, also in what we say from now on; nothing if the output is wanted as it is.
+///
+/// # Errors
+///
+/// When the store of secrets cannot tell what must be hidden.
+pub(crate) async fn hidden(
+    crew: &Crew,
+    record: &RunRecord,
+    console: &Console,
+    raw: bool,
+) -> Result<Redactor, Error> {
+    if raw {
+        return Ok(Redactor::default());
+    }
+    let redactor = crew.launcher.redactor(record).await.map_err(|error| {
+        let message = "the run's secrets cannot be revealed, so nobody knows what to hide; --raw shows its output as it is";
+        Error::new(error.kind(), message).with_source(error)
+    })?;
+    console.hide(redactor.clone());
+    Ok(redactor)
+}
 
 /// Attaches.
 ///
@@ -54,9 +78,11 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
         ),
         None => Offset(0),
     };
+    let redactor = hidden(&crew, &record, console, args.raw).await?;
     let follow = Follow {
         launcher: &crew.launcher,
         record: &record,
+        redactor: &redactor,
         console,
         from,
         inward,

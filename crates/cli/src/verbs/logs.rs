@@ -4,6 +4,7 @@ use groundcrew_core::{
     agent_process,
     error::{Chain, Error},
     process::{ExitStatus, Offset, ProcessPhase, ProcessState, Role},
+    redact::HOLD_FOR_PIPE,
     store::RunRecord,
 };
 use serde::Serialize;
@@ -13,10 +14,11 @@ use crate::{
     documents::{Document, SCHEMA_VERSION},
     exit,
     failing::Failing,
+    masking::Masking,
     output::{Output, Shape},
     program::{Context, Crew},
     signals::{Signals, leaves, unless_called},
-    verbs::attach::agent,
+    verbs::attach::{agent, hidden},
 };
 
 /// What is told at the end, after all output.
@@ -49,7 +51,9 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
             "{{\"schema_version\": {SCHEMA_VERSION}, \"id\": \"{id}\", \"frames\": ["
         ));
     }
-    let mut output = Output::start(shape, Offset(args.from))?;
+    let redactor = hidden(&crew, &record, console, args.raw).await?;
+    let masking = Masking::new(&redactor, HOLD_FOR_PIPE);
+    let mut output = Output::start(shape, Offset(args.from), masking)?;
     let reading = read(&crew, &record, &process, args.follow, &mut output);
     let read = unless_called(&mut signals, leaves, reading).await;
     let offset = output.at();

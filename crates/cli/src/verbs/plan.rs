@@ -1,12 +1,8 @@
 //! `plan`: what `run` would do, without an effect.
 
-use std::os::unix::ffi::OsStrExt as _;
-
 use groundcrew_core::{
     Plan,
-    env::{Definition, Tier, Value},
     process::{Lease, StdioKind},
-    request::Mode,
     undo::Due,
 };
 use serde::Serialize;
@@ -16,6 +12,7 @@ use crate::{
     console::Console,
     documents::Document,
     exit,
+    explanation::{Explained, explain},
     failing::Failing,
     program::Context,
     request,
@@ -39,8 +36,8 @@ struct Planned {
     keep: bool,
     steps: Vec<String>,
     resources: Vec<Resource>,
-    environment: Vec<Variable>,
-    overrides: Vec<Overridden>,
+    environment: Vec<Explained>,
+    payloads: Vec<InFile>,
     warnings: Vec<String>,
 }
 
@@ -51,25 +48,11 @@ struct Resource {
     due: Due,
 }
 
-/// A variable that the command would get.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Variable {
-    name: Text,
-    /// None where it is, or may be, a secret.
-    value: Option<Text>,
-    /// The name of the secret, where it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    secret: Option<String>,
-    origin: String,
-    tier: Tier,
-}
-
-/// A definition that lost.
+/// A payload that goes into a file.
 #[derive(Debug, Serialize)]
-struct Overridden {
-    name: String,
-    winner: String,
-    loser: String,
+struct InFile {
+    name: Text,
+    bytes: usize,
 }
 
 /// Plans.
@@ -79,12 +62,15 @@ struct Overridden {
 /// Everything that is wrong with the request, at once.
 pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Failing> {
     let console = &context.console;
-    let request = request::fresh(&args.run, console.format, &context.surroundings)?;
+    let explained = args.run.command.explains();
+    let mut run = args.run.clone();
+    run.command.env.retain(|word| !word.is_empty());
+    let request = request::fresh(&run, console.format, &context.surroundings)?;
     let crew = context.open(()).await?;
     let plan = crew.launcher.plan(request).await?;
     let planned = planned(&plan);
     if console.format == Format::Human {
-        tell(console, &plan, &planned);
+        tell(console, &plan, &planned, explained);
     }
     console.document(&Document::new(planned));
     Ok(exit::DONE)
@@ -93,10 +79,7 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
 fn planned(plan: &Plan) -> Planned {
     let workspace = plan.workspace();
     let request = plan.request();
-    let agent = match &request.mode {
-        Mode::Agent(agent) => Some(agent),
-        Mode::Workspace => None,
-    };
+    let agent = plan.agent();
     Planned {
         executor: plan.executor().to_string(),
         kind: workspace.kind.clone(),
@@ -126,73 +109,25 @@ fn planned(plan: &Plan) -> Planned {
                 due: record.due,
             })
             .collect(),
-        environment: plan.composition().variables.iter().map(variable).collect(),
-        overrides: plan
-            .composition()
-            .overrides
+        environment: explain(plan.composition()),
+        payloads: request
+            .payloads
             .iter()
-            .map(|lost| Overridden {
-                name: lost.key.to_string(),
-                winner: lost.winner.to_string(),
-                loser: lost.loser.to_string(),
+            .filter(|payload| payload.needs_file())
+            .map(|payload| InFile {
+                name: Text::new(payload.variable.as_bytes()),
+                bytes: payload.content.len(),
             })
             .collect(),
         warnings: plan.warnings().to_vec(),
     }
 }
 
-fn variable(definition: &Definition) -> Variable {
-    let name = definition.key.as_bytes();
-    let (value, secret) = match &definition.value {
-        // Who the run is, is no secret.
-        Value::Literal(text)
-            if definition.tier != Tier::Identity && may_be_secret(name, text.as_bytes()) =>
-        {
-            (None, None)
-        }
-        Value::Literal(text) => (Some(Text::new(text.as_bytes())), None),
-        Value::Secret(name) => (None, Some(name.to_string())),
-    };
-    Variable {
-        name: Text::new(name),
-        value,
-        secret,
-        origin: definition.origin.to_string(),
-        tier: definition.tier,
-    }
-}
-
-/// Returns whether a value could be a secret, by the variable's name or by what it looks like; rather once too often.
-fn may_be_secret(name: &[u8], value: &[u8]) -> bool {
-    const WORDS: [&str; 13] = [
-        "TOKEN",
-        "SECRET",
-        "PASS",
-        "PWD",
-        "KEY",
-        "CREDENTIAL",
-        "AUTH",
-        "COOKIE",
-        "PRIVATE",
-        "SESSION",
-        "DSN",
-        "GIT_CONFIG_VALUE",
-        "CONNECTION",
-    ];
-    let name = name.to_ascii_uppercase();
-    let named = WORDS
-        .iter()
-        .any(|word| name.windows(word.len()).any(|part| part == word.as_bytes()));
-    // A URL with a user in it usually has the password there as well.
-    let url = value.windows(3).any(|part| part == b"://") && value.contains(&b'@');
-    named || url
-}
-
-fn tell(console: &Console, plan: &Plan, planned: &Planned) {
+fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
     let style = console.out_style;
     let fact = |name: &str, value: &str| console.result(&format!("{name:<10} {value}"));
     fact("executor", &planned.executor);
-    if let Mode::Agent(agent) = &plan.request().mode {
+    if let Some(agent) = plan.agent() {
         fact("command", &agent.command.to_string());
     }
     let workspace = plan.workspace();
@@ -214,58 +149,22 @@ fn tell(console: &Console, plan: &Plan, planned: &Planned) {
     for resource in &planned.resources {
         console.result(&format!("  {}", printable(&resource.what)));
     }
-    console.result(&style.bold("environment"));
-    for definition in &plan.composition().variables {
-        let shown = variable(definition);
-        let value = match (&shown.value, &shown.secret, &definition.value) {
-            (Some(_), _, Value::Literal(text)) => printable_os(text),
-            (_, Some(name), _) => format!("<secret {name}>"),
-            _ => "<not shown>".to_owned(),
-        };
-        let name = printable_os(std::ffi::OsStr::from_bytes(definition.key.as_bytes()));
-        console.result(&format!(
-            "  {name}={value}  {}",
-            style.faint(&printable(&format!("({})", shown.origin)))
-        ));
+    let count = planned.environment.len();
+    if explained {
+        console.result(&style.bold(&format!("environment, {count} variables")));
+        for variable in &planned.environment {
+            for line in variable.lines(style) {
+                console.result(&format!("  {line}"));
+            }
+        }
+    } else {
+        fact("variables", &format!("{count}, listed by --env"));
+    }
+    for payload in &planned.payloads {
+        let what = format!("{}, {} bytes, in a file", payload.name, payload.bytes);
+        fact("payload", &what);
     }
     for warning in &planned.warnings {
         console.warn(&printable(warning));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use groundcrew_core::{env::Key, secret::SecretRef};
-
-    fn shown(name: &str, value: &str) -> Option<Text> {
-        let key = Key::new(name).unwrap();
-        variable(&Definition::literal(key, value, Tier::Request, "--env")).value
-    }
-
-    #[test]
-    fn f144_values_that_may_be_secret_are_not_shown() {
-        for (name, value) in [
-            ("OPENAI_API_KEY", "x"),
-            ("github_token", "x"),
-            ("PGPASSWORD", "x"),
-            ("HTTPS_PROXY", "http://u:p@h:1"),
-            ("GIT_CONFIG_VALUE_0", "AUTHORIZATION: basic x"),
-        ] {
-            assert_eq!(shown(name, value), None, "{name}");
-        }
-        assert_eq!(shown("EDITOR", "vi"), Some(Text::new(b"vi")));
-        assert_eq!(
-            shown("HTTPS_PROXY", "http://h:1"),
-            Some(Text::new(b"http://h:1"))
-        );
-        let secret = SecretRef::new("a/b").unwrap();
-        let shown = variable(&Definition::secret(
-            Key::new("X").unwrap(),
-            secret,
-            Tier::Request,
-            "--env",
-        ));
-        assert_eq!((shown.value, shown.secret.as_deref()), (None, Some("a/b")));
     }
 }

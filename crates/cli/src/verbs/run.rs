@@ -79,8 +79,11 @@ async fn attended(
     signals: &mut Signals,
 ) -> Result<u8, Failing> {
     let console = &context.console;
-    let (Launched { record, .. }, called) =
-        Box::pin(launch(launcher, plan, &mut events, console, signals)).await?;
+    let (up, called) = Box::pin(launch(launcher, plan, &mut events, console, signals)).await?;
+    let Launched {
+        record, redactor, ..
+    } = up;
+    console.hide(redactor.clone());
     if args.detach && called.is_none() {
         let view = launcher.observe(&record.run).await?;
         detached(context, &view);
@@ -89,6 +92,7 @@ async fn attended(
     let follow = Follow {
         launcher,
         record: &record,
+        redactor: &redactor,
         console,
         from: Offset(0),
         inward: request::inward(args, console.format, context.surroundings.terminals),

@@ -3,10 +3,12 @@
 //! Nothing here reads the process's environment; what may be inherited is handed in.
 
 mod compose;
+mod composition;
 mod definition;
 mod environment;
 mod git_config;
 
-pub use compose::{Composition, Conflict, Override, compose};
+pub use compose::compose;
+pub use composition::{Composition, Conflict, Overridden, Variable};
 pub use definition::{Definition, Origin, Tier, Value};
 pub use environment::{Environment, Key, MAX_ENVIRONMENT_SIZE};

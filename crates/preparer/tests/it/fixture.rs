@@ -17,7 +17,7 @@ use groundcrew_core::{
     identity::Identity,
     preparer::{ApplyContext, Contribution, Effects, PlanContext, Preparer},
     process::Lease,
-    request::{LaunchIntent, LaunchRequest, Mode},
+    request::{LaunchRequest, Mode},
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
     workspace::{Finding, RepositorySpec, Workspace, WorkspaceRequest},
 };
@@ -386,19 +386,11 @@ pub(crate) async fn launch(
 }
 
 pub(crate) fn request(workspace: WorkspaceRequest) -> LaunchRequest {
+    let executor = ExecutorName::new("worktree").unwrap();
     LaunchRequest {
         session: Some(SessionId::new("s").unwrap()),
-        task: None,
-        tenant: None,
-        title: None,
-        executor: ExecutorName::new("worktree").unwrap(),
-        workspace,
-        mode: Mode::Workspace,
-        intent: LaunchIntent::Fresh,
-        environment: Vec::new(),
         lease: Lease::Unlimited,
-        keep: false,
-        options: serde_json::Map::new(),
+        ..LaunchRequest::new(executor, workspace, Mode::Workspace)
     }
 }
 

@@ -1,6 +1,6 @@
 //! An executor whose verbs go wrong as told.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use groundcrew_core::{
@@ -54,6 +54,10 @@ impl Executor for FaultyExecutor {
 
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error> {
         self.inner.check(spec)
+    }
+
+    fn private_directory(&self, id: &InstanceId) -> PathBuf {
+        self.inner.private_directory(id)
     }
 
     async fn probe(&self) -> Result<ProbeReport, Error> {

@@ -1,5 +1,7 @@
 //! An executor whose instances exist in a memory world.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use groundcrew_core::{
     error::{Error, ErrorKind},
@@ -17,7 +19,7 @@ use super::world::MemoryWorld;
 ///
 /// * Ids are remembered: one that was ever used is `AlreadyExists`, also after its deletion.
 /// * It has no options, so every option is refused by name.
-/// * `create` tells the progress line `the instance is being made` and gives one secret, `token`.
+/// * `create` tells the progress line `the instance is being made` and gives one secret, `token`, if its capabilities say so.
 #[derive(Clone, Debug)]
 pub struct MemoryExecutor {
     world: MemoryWorld,
@@ -69,6 +71,12 @@ impl Executor for MemoryExecutor {
         }
     }
 
+    fn private_directory(&self, id: &InstanceId) -> PathBuf {
+        PathBuf::from("/instances")
+            .join(id.as_str())
+            .join("private")
+    }
+
     async fn probe(&self) -> Result<ProbeReport, Error> {
         self.world.ground.known()?;
         Ok(ProbeReport::default())
@@ -88,7 +96,11 @@ impl Executor for MemoryExecutor {
         })?;
         Ok(Created {
             identity,
-            secrets: vec![("token".to_owned(), SecretValue::new(id.as_str()))],
+            secrets: if self.capabilities.runtime_secrets {
+                vec![("token".to_owned(), SecretValue::new(id.as_str()))]
+            } else {
+                Vec::new()
+            },
         })
     }
 

@@ -6,6 +6,7 @@ mod instance;
 mod locks;
 mod preparer;
 mod process;
+mod runtime_secrets;
 mod store;
 mod world;
 
@@ -14,5 +15,6 @@ pub use ground::Thing;
 pub use instance::MemoryInstance;
 pub use locks::MemoryLocks;
 pub use preparer::{MemoryPreparer, MemoryResource};
+pub use runtime_secrets::MemoryRuntimeSecrets;
 pub use store::MemoryStore;
 pub use world::MemoryWorld;

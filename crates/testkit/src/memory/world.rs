@@ -16,6 +16,7 @@ use groundcrew_core::{
 use super::{
     ground::{Ground, Thing},
     instance::MemoryInstance,
+    runtime_secrets::MemoryRuntimeSecrets,
 };
 
 /// One machine, in memory.
@@ -27,6 +28,7 @@ pub struct MemoryWorld {
     install: InstallId,
     pub(super) ground: Ground,
     instances: Arc<Mutex<Instances>>,
+    runtime_secrets: MemoryRuntimeSecrets,
 }
 
 #[derive(Debug, Default)]
@@ -47,12 +49,18 @@ impl MemoryWorld {
             install: InstallId::generate()?,
             ground: Ground::default(),
             instances: Arc::default(),
+            runtime_secrets: MemoryRuntimeSecrets::default(),
         })
     }
 
     /// Returns the installation whose mark everything here carries.
     pub fn install(&self) -> &InstallId {
         &self.install
+    }
+
+    /// Returns the place of secrets that executors return.
+    pub fn runtime_secrets(&self) -> MemoryRuntimeSecrets {
+        self.runtime_secrets.clone()
     }
 
     /// Returns the present instances.
@@ -118,8 +126,10 @@ impl MemoryWorld {
         let instances = self.table();
         let instances = instances.present.keys().map(|id| format!("instance {id}"));
         let things = self.things();
+        let secrets = self.runtime_secrets.names();
         instances
             .chain(things.keys().map(|name| format!("thing {name}")))
+            .chain(secrets.iter().map(|name| format!("secret {name}")))
             .collect()
     }
 

@@ -7,8 +7,10 @@
     reason = "a test stops at the first surprise, and spawns what it plays with"
 )]
 
+mod agents;
 mod death;
 mod dropping;
+mod equipment;
 mod events;
 mod gates;
 mod keeping;

@@ -1,0 +1,61 @@
+//! Files of settings: read with a bound, and refused with file, line and column.
+
+use std::{io::Read as _, path::Path};
+
+use groundcrew_core::error::{Error, ErrorKind};
+use serde::de::DeserializeOwned;
+
+/// The largest file that is read: 1 MiB.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// Reads a file of text; none if there is no file.
+///
+/// # Errors
+///
+/// `InvalidInput` when it is no UTF-8, `TooLarge`, or what reading ran into; each with the file.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, Error> {
+    let failed = |e| Error::io("failed to read a file of settings", e).with("file", path.display());
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(
+            Error::new(ErrorKind::TooLarge, "a file of settings is too large")
+                .with("file", path.display())
+                .with("limit", MAX_FILE),
+        );
+    }
+    String::from_utf8(bytes).map(Some).map_err(|e| {
+        Error::new(ErrorKind::InvalidInput, "a file of settings is not UTF-8")
+            .with("file", path.display())
+            .with("byte", e.utf8_error().valid_up_to())
+    })
+}
+
+/// Reads settings of text.
+///
+/// # Errors
+///
+/// `InvalidInput` with file, line, column and what is wrong there.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, Error> {
+    toml::from_str(text).map_err(|error| {
+        let mut wrong = Error::new(
+            ErrorKind::InvalidInput,
+            format!("a file of settings is wrong: {}", error.message()),
+        )
+        .with("file", path.display());
+        if let Some(span) = error.span() {
+            let before = text.get(..span.start).unwrap_or(text);
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+            wrong = wrong.with("line", line).with("column", column);
+        }
+        wrong
+    })
+}
