@@ -21,11 +21,17 @@ use groundcrew_preparer::{
     GitProgram, InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig, WorktreeConfig,
     WorktreePreparer,
 };
-use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
+use groundcrew_secrets::{
+    EnvironmentSecrets, HelperConfig, HelperSecrets, MasterKey, SealedConfig, SealedSecrets,
+    SecretChain,
+};
 use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{console::Console, failing::Failing, profiles::Profiles, surroundings::Surroundings};
+use crate::{
+    config::Config, console::Console, failing::Failing, profiles::Profiles,
+    surroundings::Surroundings,
+};
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
@@ -96,7 +102,9 @@ impl Context {
         })??;
         let store: Arc<dyn StateStore> = state.store();
         let sealed = self.secrets(&state.secrets())?;
-        let revealing: Arc<dyn SecretStore> = Arc::clone(&sealed) as _;
+        let mut stores: Vec<_> = self.program.secrets.iter().map(Arc::clone).collect();
+        stores.push(Arc::clone(&sealed) as _);
+        stores.extend(self.more_secrets(&Config::read(&self.surroundings)?)?);
         let launcher = Launcher::new(Parts {
             profiles: Arc::new(Profiles::read(&self.surroundings)?),
             runtime_secrets: sealed,
@@ -104,13 +112,7 @@ impl Context {
             registry: self.registry(&state)?,
             store: Arc::clone(&store),
             locks: state.locks(),
-            secrets: Arc::new(SecretChain::new(
-                self.program
-                    .secrets
-                    .iter()
-                    .map(Arc::clone)
-                    .chain([revealing]),
-            )),
+            secrets: Arc::new(SecretChain::new(stores)),
             directory: Arc::clone(&self.program.directory),
             events: Arc::new(events),
             checkpoints: Arc::clone(&self.program.checkpoints),
@@ -121,6 +123,28 @@ impl Context {
             store,
             home: state.home().to_owned(),
         })
+    }
+
+    /// Returns the places of secrets that the settings name: variables of ours, then a helper.
+    fn more_secrets(&self, config: &Config) -> Result<Vec<Arc<dyn SecretStore>>, Error> {
+        let mut stores: Vec<Arc<dyn SecretStore>> = Vec::new();
+        let variables = || self.surroundings.environment.iter().cloned();
+        if !config.secret_variables.is_empty() {
+            let table = config.secret_variables.clone();
+            stores.push(Arc::new(EnvironmentSecrets::with_table(
+                table,
+                variables(),
+            )?));
+        }
+        if let Some(helper) = &config.secret_helper {
+            let helper = HelperSecrets::new(HelperConfig {
+                argv: helper.argv.clone(),
+                environment: variables().collect(),
+                limit: helper.limit,
+            })?;
+            stores.push(Arc::new(helper));
+        }
+        Ok(stores)
     }
 
     /// Opens the encrypted file of secrets in a directory, without touching it.
