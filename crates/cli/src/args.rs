@@ -11,10 +11,10 @@ use groundcrew_core::{
     process::Lease,
 };
 
-pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]

@@ -96,16 +96,20 @@ impl Context {
             Error::new(ErrorKind::Panicked, "opening the state directory broke off").with_source(e)
         })??;
         let store: Arc<dyn StateStore> = state.store();
-        let sealed: Arc<dyn SecretStore> = self.secrets(&state.secrets())?;
+        let sealed = self.secrets(&state.secrets())?;
         let launcher = Launcher::new(Parts {
             profiles: Arc::new(MemoryProfiles::default()),
-            runtime_secrets: Arc::new(()),
+            runtime_secrets: Arc::<SealedSecrets>::clone(&sealed),
             install: state.install().clone(),
             registry: self.registry(&state)?,
             store: Arc::clone(&store),
             locks: state.locks(),
             secrets: Arc::new(SecretChain::new(
-                self.program.secrets.iter().map(Arc::clone).chain([sealed]),
+                self.program
+                    .secrets
+                    .iter()
+                    .map(Arc::clone)
+                    .chain([sealed as Arc<dyn SecretStore>]),
             )),
             directory: Arc::clone(&self.program.directory),
             events: Arc::new(events),
