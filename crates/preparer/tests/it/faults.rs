@@ -23,7 +23,7 @@ async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
                 "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} {program} \"$@\""
             ),
         );
-        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         if launch.result.is_ok() {
             assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");

@@ -21,7 +21,7 @@ use groundcrew_core::{
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
     workspace::{Finding, RepositorySpec, Workspace, WorkspaceRequest},
 };
-use groundcrew_preparer::{GitProgram, UserGitConfig, WorktreeConfig, WorktreePreparer};
+use groundcrew_preparer::{GitProgram, Transport, UserGitConfig, WorktreeConfig, WorktreePreparer};
 use tempfile::TempDir;
 
 pub(crate) const CLOSE: UndoOptions = options(Occasion::Close, false);
@@ -228,16 +228,14 @@ impl Fixture {
             install: self.install.clone(),
             git: self.git.clone(),
             user,
+            template: None,
+            transport: Transport::default(),
         })
         .unwrap()
     }
 
     pub(crate) fn spec(&self) -> RepositorySpec {
-        RepositorySpec {
-            path: self.repository.clone(),
-            base: None,
-            branch: None,
-        }
+        RepositorySpec::new(&self.repository)
     }
 
     pub(crate) async fn plan(&self, request: &LaunchRequest) -> Result<Contribution, Error> {
@@ -254,7 +252,8 @@ impl Fixture {
     }
 
     pub(crate) async fn plan_spec(&self, spec: RepositorySpec) -> Result<Contribution, Error> {
-        self.plan(&request(WorkspaceRequest::Worktree(spec))).await
+        self.plan(&request(WorkspaceRequest::Worktree(vec![spec])))
+            .await
     }
 
     /// Plans and applies; panics if planning fails.
@@ -267,7 +266,7 @@ impl Fixture {
     }
 
     pub(crate) async fn launch(&self) -> Launch {
-        let request = request(WorkspaceRequest::Worktree(self.spec()));
+        let request = request(WorkspaceRequest::Worktree(vec![self.spec()]));
         let launch = self.launch_with(&request, Recorder::default()).await;
         launch.result.as_ref().unwrap();
         launch
@@ -278,7 +277,7 @@ impl Fixture {
         &self,
         launch: &Launch,
         options: UndoOptions,
-    ) -> BTreeMap<&'static str, Undone> {
+    ) -> BTreeMap<String, Undone> {
         self.try_undo(launch, options).await.unwrap()
     }
 
@@ -286,12 +285,13 @@ impl Fixture {
         &self,
         launch: &Launch,
         options: UndoOptions,
-    ) -> Result<BTreeMap<&'static str, Undone>, Error> {
+    ) -> Result<BTreeMap<String, Undone>, Error> {
         let mut answers = BTreeMap::new();
-        for key in ["worktree", "branch", "directory"] {
-            let record = launch.record(key);
+        for resource in launch.contribution.resources.iter().rev() {
+            let record = launch.record(&resource.key);
             if record.due.on(options.occasion) {
-                answers.insert(key, self.preparer().undo(&record, options).await?);
+                let undone = self.preparer().undo(&record, options).await?;
+                answers.insert(record.key, undone);
             }
         }
         Ok(answers)
