@@ -117,19 +117,6 @@ async fn f072_f097_cancelling_ends_git_and_all_its_children() {
     fixture.assert_same(&before, "repository");
 }
 
-/// Waits until a process is gone, or a zombie that nobody has waited for.
-async fn assert_dead(pid: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.is_empty() || stat.contains(") Z ") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "process {pid} lives: {stat}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
     let mut fixture = Fixture::new();

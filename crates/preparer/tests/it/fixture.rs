@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use groundcrew_core::{
@@ -458,4 +459,17 @@ pub(crate) fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
     );
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     fixture.git = GitProgram::Path(script);
+}
+
+/// Waits until a process is gone, or a zombie that nobody has waited for.
+pub(crate) async fn assert_dead(pid: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "process {pid} lives: {stat}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
