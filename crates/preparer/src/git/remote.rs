@@ -224,13 +224,13 @@ pub(crate) async fn ask(git: &Git, question: &Question) -> Result<Option<Located
         holds: None,
     };
     let never = CancelToken::new();
-    let output = within(question.limit, git.run(&call, &never)).await;
+    let output = within(question.limit, Box::pin(git.run(&call, &never))).await;
     let output = output
         .and_then(|output| {
             if output.status.success() {
                 Ok(output)
             } else {
-                Err(unavailable(failure("failed to ask the remote", &output)))
+                Err(unavailable(&failure("failed to ask the remote", &output)))
             }
         })
         .map_err(|error| error.with("remote", &question.remote))?;
@@ -270,10 +270,10 @@ async fn within<T>(
     })?
 }
 
-fn unavailable(error: Error) -> Error {
+fn unavailable(error: &Error) -> Error {
     let message = error.message().to_owned();
     Error::new(ErrorKind::Unavailable, message)
-        .with_source(groundcrew_core::error::Chain(&error).to_string())
+        .with_source(groundcrew_core::error::Chain(error).to_string())
 }
 
 /// Makes a repository of ours that reads the objects of another, and knows its refs, so that only what is new is fetched.
@@ -340,14 +340,14 @@ pub(crate) async fn fetch(
         args: &args,
         holds: Some(held),
     };
-    let output = within(located.limit, git.run(&call, cancel))
+    let output = within(located.limit, Box::pin(git.run(&call, cancel)))
         .await
         .map_err(|error| error.with("remote", &located.remote))?;
     if output.status.success() {
         return Ok(());
     }
     Err(
-        unavailable(failure("failed to fetch the start point", &output))
+        unavailable(&failure("failed to fetch the start point", &output))
             .with("remote", &located.remote)
             .with("ref", &located.name),
     )

@@ -85,7 +85,6 @@ pub(crate) fn begin(
                 .push(format!("the remote has no {shown}; the local one is used"));
             Ok(local)
         }
-        (Some(Ok(None)), Err(error)) => Err(error),
         (Some(Err(why)), Ok(mut local)) => {
             local.warnings.push(format!(
                 "{shown} could not be looked for on a remote; the local one is used, which may be old: {}",
@@ -99,7 +98,7 @@ pub(crate) fn begin(
         )
         .with("base", format!("{shown:?}"))
         .with_source(Chain(why).to_string())),
-        (Some(Err(_)), Err(error)) => Err(error),
+        (Some(_), Err(error)) => Err(error),
     }
 }
 

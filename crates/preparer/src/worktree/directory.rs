@@ -109,10 +109,8 @@ pub(super) fn undo(
         // A launch that died while it fetched; nobody else has been here.
         drop_intermediates(&directory, path, &mut others)?;
     }
-    if known.is_none() && !others.is_empty() {
-        if !ours {
-            return not_ours("does not carry the mark of this launch");
-        }
+    if known.is_none() && !others.is_empty() && !ours {
+        return not_ours("does not carry the mark of this launch");
     }
     if let Some(finding) = strangers(&others, resource, true) {
         let Some(root) = path.parent().filter(|_| force) else {

@@ -62,19 +62,16 @@ pub(super) async fn make(shared: &Arc<Shared>, cx: &ApplyContext<'_>) -> Result<
         if maker.part.fetch.is_some() || state.clones.is_some() {
             maker.hold().await?;
         }
-        entries.push(match state.clones {
-            Some(objects) => {
-                cloning::make(maker, objects).await?;
-                maker.checkpoint("clone-made").await?;
-                git_directory(&maker.resource.part.tree)
-            }
-            None => {
-                branch(maker, &held).await?;
-                maker.checkpoint("branch-made").await?;
-                let entry = worktree(maker, &held).await?;
-                maker.checkpoint("worktree-added").await?;
-                entry
-            }
+        entries.push(if let Some(objects) = state.clones {
+            cloning::make(maker, objects).await?;
+            maker.checkpoint("clone-made").await?;
+            git_directory(&maker.resource.part.tree)
+        } else {
+            branch(maker, &held).await?;
+            maker.checkpoint("branch-made").await?;
+            let entry = worktree(maker, &held).await?;
+            maker.checkpoint("worktree-added").await?;
+            entry
         });
     }
     for (maker, entry) in makers.iter().zip(&entries) {

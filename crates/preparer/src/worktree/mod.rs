@@ -7,6 +7,7 @@ mod look;
 mod make;
 mod maker;
 mod plan;
+mod refs;
 mod report;
 mod resource;
 mod returning;

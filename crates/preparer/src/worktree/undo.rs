@@ -13,20 +13,14 @@ use rustix::fs::{AtFlags, FileType, statat};
 use super::{
     directory,
     look::{Look, Target, look},
+    refs::{self, is_there, kept_unseen, repository_gone},
     resource::{Kind, Resource},
     returning,
     shared::Shared,
 };
 use crate::{
     files::{beneath, id::FileId, marker::Marker, trash::Fate},
-    git::{
-        admin,
-        base::{self, Held},
-        branch::Verdict,
-        history,
-        repository::open_common,
-        snapshot::Saved,
-    },
+    git::{admin, repository::open_common, snapshot::Saved},
     text,
 };
 
@@ -81,39 +75,11 @@ pub(super) fn assess(
                 Err(error) => kept_unseen(error.to_string()),
             })
         }
-        Kind::Branch => assess_branch(&resource),
+        Kind::Branch => refs::assess_branch(&resource),
         // It holds nothing that is not held elsewhere.
         Kind::Base => Ok(Assessment::default()),
         Kind::Directory => directory::assess(&resource, identity(record)?),
     }
-}
-
-fn kept_unseen(why: String) -> Assessment {
-    Assessment {
-        changed: true,
-        losses: vec![text::single("unreadable", why)],
-    }
-}
-
-fn assess_branch(resource: &Resource) -> Result<Assessment, Error> {
-    if !is_there(resource)? {
-        return Ok(kept_unseen(repository_gone(resource)));
-    }
-    let mark = resource.mark();
-    let repository = open_common(&resource.part.common)?;
-    Ok(match resource.branch(&mark).judge(&repository)? {
-        Verdict::Gone | Verdict::NotOurs(_) => Assessment::default(),
-        Verdict::Free { tip, .. } => Assessment {
-            changed: tip != resource.part.base,
-            losses: Vec::new(),
-        },
-        Verdict::Holds { commits, .. } => Assessment {
-            changed: true,
-            losses: history::finding(&repository, &commits)
-                .into_iter()
-                .collect(),
-        },
-    })
 }
 
 /// Takes a resource away; `held` is the directory of the run, locked, if it is there.
@@ -128,8 +94,8 @@ pub(super) fn undo(
         Kind::Worktree | Kind::Clone => {
             undo_tree(shared, &resource, identity(record)?, options, held)
         }
-        Kind::Branch => undo_branch(shared, &resource, options),
-        Kind::Base => undo_base(shared, &resource, options),
+        Kind::Branch => refs::undo_branch(shared, &resource, options),
+        Kind::Base => refs::undo_base(shared, &resource, options),
         Kind::Directory => {
             directory::undo(shared, &resource, identity(record)?, options.force, held)
         }
@@ -190,18 +156,6 @@ fn identity(record: &UndoRecord) -> Result<Option<FileId>, Error> {
             })
         })
         .transpose()
-}
-
-/// Tells whether the repository of the launch is where it was; one that was replaced is not.
-fn is_there(resource: &Resource) -> Result<bool, Error> {
-    Ok(FileId::of(&resource.part.common)? == Some(resource.part.common_id))
-}
-
-fn repository_gone(resource: &Resource) -> String {
-    format!(
-        "the repository {} is gone, or another one",
-        resource.part.common.display()
-    )
 }
 
 fn place(
@@ -453,82 +407,4 @@ fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
         admin::remove(&resource.part.common, &entry)?;
     }
     admin::sweep(&resource.part.common)
-}
-
-fn undo_base(shared: &Shared, resource: &Resource, options: UndoOptions) -> Result<Undone, Error> {
-    if !is_there(resource)? {
-        return without(resource, options);
-    }
-    let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
-    let repository = open_common(&resource.part.common)?;
-    let name = resource.base_ref();
-    Ok(
-        match base::let_go(&repository, &name, resource.part.base)? {
-            Held::Gone => Undone::AlreadyGone,
-            Held::Ours => Undone::REMOVED,
-            Held::Moved(id) => Undone::NotOurs(format!("{name} was moved to {id}")),
-        },
-    )
-}
-
-/// What a ref comes to whose repository is gone.
-fn without(resource: &Resource, options: UndoOptions) -> Result<Undone, Error> {
-    Ok(
-        if options.force && FileId::of(&resource.part.common)?.is_none() {
-            Undone::AlreadyGone
-        } else {
-            Undone::Kept(vec![text::single("unreadable", repository_gone(resource))])
-        },
-    )
-}
-
-fn undo_branch(
-    shared: &Shared,
-    resource: &Resource,
-    options: UndoOptions,
-) -> Result<Undone, Error> {
-    if !is_there(resource)? {
-        return without(resource, options);
-    }
-    let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
-    let mark = resource.mark();
-    let branch = resource.branch(&mark);
-    let repository = open_common(&resource.part.common)?;
-    let verdict = branch.judge(&repository)?;
-    let checked_out = match verdict {
-        Verdict::Gone => {
-            branch.sweep()?;
-            return Ok(Undone::AlreadyGone);
-        }
-        Verdict::NotOurs(why) => return Ok(Undone::NotOurs(why)),
-        Verdict::Free { .. } | Verdict::Holds { .. } => branch.checked_out()?,
-    };
-    if let Some(finding) = checked_out {
-        return Ok(Undone::Kept(vec![finding]));
-    }
-    match verdict {
-        Verdict::Holds { commits, .. } if !options.force => Ok(Undone::Kept(
-            history::finding(&repository, &commits)
-                .into_iter()
-                .collect(),
-        )),
-        Verdict::Holds { tip, commits } => {
-            let snapshot = Saved {
-                repository: &repository,
-                run: &resource.run,
-                head: tip,
-                tips: &commits,
-            }
-            .commits()?;
-            branch.delete(&repository, tip, None)?;
-            Ok(Undone::Removed {
-                snapshot: Some(snapshot),
-            })
-        }
-        Verdict::Free { tip, holder } => {
-            branch.delete(&repository, tip, holder.as_ref())?;
-            Ok(Undone::REMOVED)
-        }
-        Verdict::Gone | Verdict::NotOurs(_) => Ok(Undone::AlreadyGone),
-    }
 }

@@ -6,7 +6,7 @@ use groundcrew_core::{
     cancel::CancelToken,
     error::ErrorKind,
     id::{AttemptId, InstallId, PreparerName, RunId, SessionId, TaskId, TenantId},
-    preparer::{ApplyContext, Contribution, PlanContext, Preparer},
+    preparer::{ApplyContext, Contribution, PlanContext, Preparer as _},
     request::LaunchRequest,
     undo::{Component, UndoOptions, UndoRecord, Undone},
     workspace::WorkspaceRequest,
@@ -202,7 +202,9 @@ async fn k41_k42_ids_become_safe_names_of_directories() {
         let path = made.contribution.workspace.unwrap().path;
         names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
     }
-    names.iter().for_each(|n| assert_eq!(*n, n.to_lowercase()));
+    for name in &names {
+        assert_eq!(*name, name.to_lowercase());
+    }
     names.sort();
     names.dedup();
     assert_eq!(names.len(), 3, "{names:?}");

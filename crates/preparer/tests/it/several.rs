@@ -208,19 +208,19 @@ async fn work_in_one_repository_keeps_the_workspace_whole() {
     assert_eq!(undone["directory"], Undone::REMOVED);
 }
 
-fn destination(provider: &str, host: &str) -> Option<Destination> {
-    Some(Destination {
+fn destination(provider: &str, host: &str) -> Destination {
+    Destination {
         provider: provider.to_owned(),
         host: host.to_owned(),
         path: "a/b".to_owned(),
         url: "https://forge.example/a/b".to_owned(),
-    })
+    }
 }
 
 #[tokio::test]
 async fn k9_one_directory_for_two_destinations_is_refused_and_one_target_is_merged() {
     let fixture = Fixture::new();
-    let to = |destination| with(fixture.spec(), |spec| spec.destination = destination);
+    let to = |destination| with(fixture.spec(), |spec| spec.destination = Some(destination));
     let error = plan(
         &fixture,
         vec![
@@ -249,7 +249,7 @@ async fn k9_one_directory_for_two_destinations_is_refused_and_one_target_is_merg
     assert_eq!(repositories.len(), 1);
     assert_eq!(
         repositories[0].destination,
-        destination("1", "forge.example")
+        Some(destination("1", "forge.example"))
     );
     // Two repositories of one name are named apart by a slug.
     let other = another(&fixture, "deep/app");
