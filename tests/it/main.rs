@@ -22,3 +22,4 @@ mod signals;
 mod state_directory;
 mod streams;
 mod terminal;
+mod workspaces;

@@ -217,7 +217,7 @@ pub struct WorkspaceReport {
 /// One reason to keep something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is: `modified`, `staged`, `untracked`, `ignored`, `nested_repository`, `commits`, `operation`, `process`, `checked_out`, `unreadable`.
+    /// What it is: `modified`, `staged`, `untracked`, `ignored`, `nested_repository`, `commits`, `operation`, `process`, `checked_out`, `beside`, `unreadable`.
     pub what: String,
     /// Which ones: up to 20 paths, ids or words.
     pub items: Vec<String>,
