@@ -353,12 +353,17 @@ pub(crate) async fn fetch(
     )
 }
 
-/// Takes what was fetched into the user's repository, without a ref.
+/// Takes what was fetched into the user's repository, without a ref; it is kept from a clean-up until `pack::sweep`.
 ///
 /// # Errors
 ///
 /// `Conflict` when the remote has another history than it had when it was asked.
-pub(crate) fn take_in(source: &Repository, from: &Path, base: Oid) -> Result<(), Error> {
+pub(crate) fn take_in(
+    source: &Repository,
+    from: &Path,
+    base: Oid,
+    mark: &str,
+) -> Result<(), Error> {
     let from = open_exact(from)?;
     if from.find_commit(base).is_err() {
         return Err(Error::new(
@@ -372,7 +377,7 @@ pub(crate) fn take_in(source: &Repository, from: &Path, base: Oid) -> Result<(),
         .into_iter()
         .map(|(_, id)| id)
         .collect();
-    pack::copy_commits(&from, source, &[base], &held)
+    pack::copy_commits(&from, source, &[base], &held, mark)
 }
 
 /// The directory of the repository to fetch into, in the directory of the run.

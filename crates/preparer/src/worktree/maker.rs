@@ -24,7 +24,7 @@ use crate::{
     git::{
         base,
         command::{Call, Git},
-        remote,
+        pack, remote,
         repository::open_common,
         settings,
     },
@@ -123,11 +123,13 @@ impl Maker<'_> {
         let (resource, held) = (self.resource.clone(), Arc::clone(held));
         self.shared
             .blocking(move |_| {
-                remote::take_in(&open_common(&resource.part.common)?, &into, base)?;
+                let source = open_common(&resource.part.common)?;
+                remote::take_in(&source, &into, base, &resource.mark())?;
                 let name = into.file_name().unwrap_or_default();
                 removal::remove(&held, name, &into)
             })
-            .await
+            .await?;
+        self.checkpoint("taken-in").await
     }
 
     /// Holds the start point by a ref of ours.
@@ -141,7 +143,9 @@ impl Maker<'_> {
         self.shared
             .blocking(move |_| {
                 let part = &resource.part;
-                base::hold(&open_common(&part.common)?, &resource.base_ref(), part.base)
+                let source = open_common(&part.common)?;
+                base::hold(&source, &resource.base_ref(), part.base)?;
+                pack::sweep(&part.common, &resource.mark())
             })
             .await?;
         self.checkpoint("base-held").await

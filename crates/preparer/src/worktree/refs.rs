@@ -11,7 +11,7 @@ use crate::{
     git::{
         base::{self, Held},
         branch::Verdict,
-        history,
+        history, pack,
         repository::open_common,
         snapshot::Saved,
     },
@@ -71,6 +71,7 @@ pub(super) fn undo_base(
     let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
     let repository = open_common(&resource.part.common)?;
     let name = resource.base_ref();
+    pack::sweep(&resource.part.common, &resource.mark())?;
     Ok(
         match base::let_go(&repository, &name, resource.part.base)? {
             Held::Gone => Undone::AlreadyGone,

@@ -31,7 +31,9 @@ pub(super) fn bring_back(
     }
     let _lock = shared.locks.lock_blocking(part.common_id)?;
     let source = open_common(&part.common)?;
-    match put(&source, resource, clone, tip) {
+    let put = put(&source, resource, clone, tip);
+    pack::sweep(&part.common, &resource.mark())?;
+    match put {
         Ok(kept) => Ok(kept),
         Err(error) => {
             let why = groundcrew_core::error::Chain(&error).to_string();
@@ -67,7 +69,7 @@ fn put(
             ),
         )]))
     };
-    copy(source, clone, &[tip], resource.part.base)?;
+    copy(source, clone, &[tip], resource)?;
     let at = match branch.judge(source)? {
         Verdict::Gone => None,
         Verdict::NotOurs(_) => return taken("is another's"),
@@ -98,20 +100,29 @@ fn put(
     }
 }
 
-fn copy(source: &Repository, clone: &Repository, tips: &[Oid], base: Oid) -> Result<(), Error> {
+fn copy(
+    source: &Repository,
+    clone: &Repository,
+    tips: &[Oid],
+    resource: &Resource,
+) -> Result<(), Error> {
     let mut held: Vec<Oid> = history::holders(source, None)?
         .into_iter()
         .map(|(_, id)| id)
         .collect();
-    held.push(base);
-    pack::copy_commits(clone, source, tips, &held)
+    held.push(resource.part.base);
+    pack::copy_commits(clone, source, tips, &held, &resource.mark())
 }
 
-/// Copies everything of a clone that a snapshot of it names into its source.
-pub(super) fn copy_work(source: &Repository, look: &Look, base: Oid) -> Result<(), Error> {
+/// Copies everything of a clone that a snapshot of it names into its source; to be swept when the snapshot is made.
+pub(super) fn copy_work(
+    source: &Repository,
+    look: &Look,
+    resource: &Resource,
+) -> Result<(), Error> {
     let mut tips = look.unheld.clone();
     tips.push(look.head);
-    copy(source, &look.repository, &tips, base)?;
+    copy(source, &look.repository, &tips, resource)?;
     let Some(found) = &look.found else {
         return Ok(());
     };

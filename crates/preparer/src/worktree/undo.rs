@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     files::{beneath, id::FileId, marker::Marker, trash::Fate},
-    git::{admin, repository::open_common, snapshot::Saved},
+    git::{admin, pack, repository::open_common, snapshot::Saved},
     text,
 };
 
@@ -358,7 +358,7 @@ fn save(
     let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
     let source = open_common(&resource.part.common)?;
     if resource.kind == Kind::Clone {
-        returning::copy_work(&source, look, resource.part.base)?;
+        returning::copy_work(&source, look, resource)?;
     }
     let saved = Saved {
         repository: &source,
@@ -366,10 +366,14 @@ fn save(
         head: look.head,
         tips: &look.unheld,
     };
-    match (present, &look.found) {
+    let name = match (present, &look.found) {
         (Some(present), Some(found)) => saved.tree(&present.tree, found),
         _ => saved.commits(),
+    };
+    if resource.kind == Kind::Clone {
+        pack::sweep(&resource.part.common, &resource.mark())?;
     }
+    name
 }
 
 /// Finds out whether another part of the workspace holds what would be lost: a workspace is kept whole.

@@ -472,3 +472,56 @@ async fn a_clone_of_a_clone_that_shares_depends_on_nothing() {
     git(launch.tree(), &["fsck", "--full"]);
     assert!(!try_git(shared.tree(), &["fsck", "--full"]).0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn f080_f096_sixty_four_worktrees_and_clones_at_once_beside_a_clean_up_all_succeed() {
+    let fixture = Arc::new(Fixture::new());
+    let stop = Arc::new(AtomicBool::new(false));
+    let gc = std::thread::spawn({
+        let (fixture, stop) = (Arc::clone(&fixture), Arc::clone(&stop));
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                // It may meet a lock of ours, or an entry that is half made: then it tries again, as a person would.
+                let _either = try_git(&fixture.repository, &["gc", "-q", "--prune=now"]);
+            }
+        }
+    });
+    let mut set = tokio::task::JoinSet::new();
+    for at in 0..64 {
+        let fixture = Arc::clone(&fixture);
+        set.spawn(async move {
+            let spec = fixture.spec();
+            let workspace = match at % 4 {
+                0 => cloning(spec, CloneObjects::Copied),
+                1 => cloning(spec, CloneObjects::Shared),
+                _ => WorkspaceRequest::Worktree(vec![spec]),
+            };
+            let request = request(workspace);
+            fixture.launch_with(&request, Recorder::default()).await
+        });
+    }
+    let launches = set.join_all().await;
+    for launch in &launches {
+        launch.result.as_ref().unwrap();
+        assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
+        commit(launch.tree(), "work");
+    }
+    let mut set = tokio::task::JoinSet::new();
+    for launch in launches {
+        let fixture = Arc::clone(&fixture);
+        set.spawn(async move {
+            let undone = fixture.undo(&launch, CLOSE).await;
+            (launch.branch().to_owned(), undone)
+        });
+    }
+    let closed = set.join_all().await;
+    stop.store(true, Ordering::Relaxed);
+    gc.join().unwrap();
+    for (branch, undone) in closed {
+        assert!(undone.values().all(|u| *u == Undone::REMOVED), "{undone:?}");
+        let show = format!("{branch}:work");
+        assert_eq!(git(&fixture.repository, &["show", &show]), "work");
+    }
+    git(&fixture.repository, &["fsck", "--full", "--strict"]);
+    fixture.assert_home_is_empty();
+}

@@ -107,7 +107,7 @@ async fn f067_a_launch_that_fetches_and_ends_anywhere_leaves_nothing() {
         let mut launch = fixture.launch_with(&request, recorder).await;
         let Some(at) = at else {
             launch.result.as_ref().unwrap();
-            for point in ["fetch-begun", "fetched", "base-held"] {
+            for point in ["fetch-begun", "fetched", "taken-in", "base-held"] {
                 assert!(launch.passed.contains(&point.to_owned()));
             }
             passed = launch
@@ -123,6 +123,14 @@ async fn f067_a_launch_that_fetches_and_ends_anywhere_leaves_nothing() {
         assert_undone(&fixture, &launch, at).await;
         assert_eq!(git(&clone, &["show-ref"]), before, "{at}");
         assert!(!clone.join(".git/refs/groundcrew").exists(), "{at}");
+        let objects = clone.join(".git/objects");
+        for directory in [&objects, &objects.join("pack")] {
+            for entry in fs::read_dir(directory).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                let ours = name.contains("groundcrew") || name.ends_with(".keep");
+                assert!(!ours, "{at}: {name}");
+            }
+        }
         if passed.is_empty() {
             break;
         }
