@@ -121,10 +121,6 @@ pub(crate) enum Kind {
 
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own on the command line"
-)]
 pub(crate) struct PlaceArgs {
     /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
@@ -141,10 +137,10 @@ pub(crate) struct PlaceArgs {
     /// Name of the new branch [default: groundcrew/ and the title].
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
-    /// How the new branch is named: {title}, {title_full}, {task}, {ticket} and {suffix} are filled in.
+    /// How the new branch is named: `{title}`, `{title_full}`, `{task}`, `{ticket}` and `{suffix}` are filled in.
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "branch")]
     pub branch_template: Option<String>,
-    /// What {ticket} stands for in a branch template.
+    /// What `{ticket}` stands for in a branch template.
     #[arg(long, value_name = "TEXT")]
     pub ticket: Option<String>,
     /// Look for the start point on its remote first; never asks for a password, and gives up after 30 s.
