@@ -360,6 +360,9 @@ async fn f075_f077_f078_nothing_comes_along_and_nothing_of_the_clone_runs() {
         .join(".git/refs/heads")
         .join(launch.branch());
     assert_eq!(fs::read_to_string(branch).unwrap().trim(), tip);
+    // The traps are live: who follows the configuration falls into one.
+    let _either = try_git(&fixture.repository, &["status"]);
+    assert!(canary.exists());
 }
 
 #[tokio::test]

@@ -264,6 +264,9 @@ async fn c31_f075_fetching_executes_nothing_of_the_repository() {
     assert_eq!(git(launch.tree(), &["log", "-1", "--format=%s"]), "ahead");
     fixture.undo(&launch, REMOVE).await;
     assert!(!canary.exists());
+    // The traps are live: who follows the configuration falls into one.
+    let _either = try_git(&clone, &["fetch", "origin"]);
+    assert!(canary.exists());
 }
 
 #[tokio::test]
@@ -338,12 +341,12 @@ async fn which_remote_is_asked_is_never_guessed() {
 async fn a_ref_that_cannot_be_read_is_not_missing() {
     let fixture = Fixture::new();
     git(&fixture.repository, &["branch", "topic"]);
-    write(
-        fixture.repository.join(".git/refs/heads/topic"),
-        "nonsense\n",
-    );
-    let mut spec = fixture.spec();
+    let clone = cloned(&fixture);
+    git(&clone, &["branch", "--no-track", "topic"]);
+    write(clone.join(".git/refs/heads/topic"), "nonsense\n");
+    let mut spec = RepositorySpec::new(&clone);
     spec.base = Some("topic".to_owned());
+    // The remote's branch of that name is not taken instead.
     let error = fixture.plan_spec(spec).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     assert!(error.message().contains("cannot be told"), "{error}");
