@@ -1,6 +1,6 @@
 //! The agent that a command line asks for, if it asks for one: profiles and names of secrets are read, nothing is revealed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, os::unix::ffi::OsStrExt as _};
 
 use groundcrew_core::{
     PlanError, error::Error, request::ProfiledAgent, secret::SecretId, store::RunRecord,
@@ -9,7 +9,7 @@ use groundcrew_core::{
 
 use crate::{
     agent::{self, Place},
-    args::{AgentArgs, ResumeArgs, RunArgs, WishArgs},
+    args::{AgentArgs, CommandArgs, ResumeArgs, RunArgs, WishArgs},
     config::Config,
     failing::Failing,
     profiles::Profiles,
@@ -31,7 +31,7 @@ pub(crate) async fn of_run(
         agent::refuse_lone_wishes(wishes)?;
         return Ok(None);
     };
-    let prompt = prompt(context, wishes)?;
+    let prompt = prompt(context, wishes, &args.command)?;
     let machine = Machine::read(context).await?;
     let asked = agent::fresh(name, wishes, prompt, &args.argv, machine.place());
     asked.map(Some).map_err(all)
@@ -55,18 +55,33 @@ pub(crate) async fn of_resume(
             return Ok(None);
         }
     };
-    let prompt = prompt(context, wishes)?;
+    let prompt = prompt(context, wishes, &args.command)?;
     let machine = Machine::read(context).await?;
     let token = record.resume_token.as_deref();
     let asked = agent::resumed(used, wishes, token, prompt, machine.place());
     asked.map(Some).map_err(all)
 }
 
-fn prompt(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {
+fn prompt(
+    context: &Context,
+    wishes: &WishArgs,
+    command: &CommandArgs,
+) -> Result<Option<OsText>, Failing> {
+    let payload = |word: &std::ffi::OsString| word.as_bytes().ends_with(b"=-");
+    let takers = [
+        wishes.prompt.as_ref().is_some_and(|word| word == "-"),
+        command.interactive,
+        command.payload.iter().any(payload),
+    ];
+    if takers.iter().filter(|takes| **takes).count() > 1 {
+        return Err(Failing::usage(
+            "standard input can be given once only: to --prompt -, to --payload KEY=-, or by -i",
+        ));
+    }
     let read = |word: &std::ffi::OsString| {
         agent::prompt(word, &context.surroundings, &mut std::io::stdin().lock())
     };
-    wishes.prompt.as_ref().map(read).transpose()
+    Ok(wishes.prompt.as_ref().map(read).transpose()?)
 }
 
 fn all(problems: Vec<Error>) -> Failing {
