@@ -1,7 +1,7 @@
 //! Git: libgit2 for every read, the git program for what makes worktrees.
 
 pub(crate) mod admin;
-pub(crate) mod base;
+pub(crate) mod anchor;
 pub(crate) mod branch;
 pub(crate) mod clone;
 pub(crate) mod command;

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     files::{beneath, id::FileId, lock::lock_directory, marker::Marker, removal},
     git::{
-        base,
+        anchor,
         command::{Call, Git},
         pack, remote,
         repository::open_common,
@@ -144,7 +144,7 @@ impl Maker<'_> {
             .blocking(move |_| {
                 let part = &resource.part;
                 let source = open_common(&part.common)?;
-                base::hold(&source, &resource.base_ref(), part.base)?;
+                anchor::hold(&source, &resource.base_ref(), part.base)?;
                 pack::sweep(&part.common, &resource.mark())
             })
             .await?;

@@ -9,7 +9,7 @@ use super::{resource::Resource, shared::Shared};
 use crate::{
     files::id::FileId,
     git::{
-        base::{self, Held},
+        anchor::{self, Held},
         branch::Verdict,
         history, pack,
         repository::open_common,
@@ -73,7 +73,7 @@ pub(super) fn undo_base(
     let name = resource.base_ref();
     pack::sweep(&resource.part.common, &resource.mark())?;
     Ok(
-        match base::let_go(&repository, &name, resource.part.base)? {
+        match anchor::let_go(&repository, &name, resource.part.base)? {
             Held::Gone => Undone::AlreadyGone,
             Held::Ours => Undone::REMOVED,
             Held::Moved(id) => Undone::NotOurs(format!("{name} was moved to {id}")),
