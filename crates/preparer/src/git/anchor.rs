@@ -5,7 +5,7 @@ use std::path::Path;
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::error::Error;
 
-use super::repository::git_error;
+use super::{patience::while_locked, repository::git_error};
 
 /// The refs of ours are all below this directory.
 const OURS: &str = "refs/groundcrew";
@@ -23,10 +23,12 @@ pub(crate) enum Held {
 
 /// Makes it; fails if it exists elsewhere. The caller holds the lock of the repository.
 pub(crate) fn hold(repository: &Repository, name: &str, base: Oid) -> Result<(), Error> {
-    repository
-        .reference(name, base, false, "groundcrew: start point")
-        .map(drop)
-        .map_err(|error| git_error("failed to hold the start point", error).with("ref", name))
+    while_locked(|| {
+        repository
+            .reference(name, base, false, "groundcrew: start point")
+            .map(drop)
+            .map_err(|error| git_error("failed to hold the start point", error).with("ref", name))
+    })
 }
 
 /// Says where it is.
@@ -41,6 +43,12 @@ pub(crate) fn look(repository: &Repository, name: &str, base: Oid) -> Result<Hel
 
 /// Deletes it if it is where it was put, and what a killed process left of it. The caller holds the lock of the repository.
 pub(crate) fn let_go(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
+    let held = while_locked(|| delete(repository, name, base))?;
+    sweep(repository.commondir(), name)?;
+    Ok(held)
+}
+
+fn delete(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
     let failed =
         |error| git_error("failed to delete the ref of a start point", error).with("ref", name);
     let held = look(repository, name, base)?;
@@ -52,7 +60,6 @@ pub(crate) fn let_go(repository: &Repository, name: &str, base: Oid) -> Result<H
             transaction.commit().map_err(failed)?;
         }
     }
-    sweep(repository.commondir(), name)?;
     Ok(held)
 }
 

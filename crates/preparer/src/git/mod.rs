@@ -10,6 +10,7 @@ pub(crate) mod identity;
 pub(crate) mod ignore;
 pub(crate) mod inspect;
 pub(crate) mod pack;
+pub(crate) mod patience;
 pub(crate) mod remote;
 pub(crate) mod repository;
 pub(crate) mod settings;
