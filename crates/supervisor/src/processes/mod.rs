@@ -5,9 +5,11 @@
 mod input;
 mod output;
 mod process;
+mod refusal;
 mod resolve;
 mod spawn;
 mod start;
+mod streams;
 
 use std::{
     cell::{Cell, RefCell},

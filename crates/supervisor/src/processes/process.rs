@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 
-use super::{input::Input, output::Output, spawn};
+use super::{input::Input, output::Output, streams};
 use crate::{
     log::LogWriter,
     tree::{Pause, Tree},
@@ -256,7 +256,7 @@ impl Process {
 
     pub(super) fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         match (&*self.terminal.borrow(), self.spec.stdio) {
-            (Some(terminal), _) => spawn::resize(terminal, size).map_err(|e| {
+            (Some(terminal), _) => streams::resize(terminal, size).map_err(|e| {
                 Error::io("failed to resize the terminal", e).with("process", &self.id)
             }),
             (None, groundcrew_core::process::StdioKind::Terminal(_)) => Ok(()),

@@ -25,8 +25,9 @@ use super::{
     input::Input,
     output::Output,
     process::{Process, Watched},
-    resolve,
-    spawn::{self, Spawned, Streams},
+    refusal, resolve,
+    spawn::{self, Spawned},
+    streams::Streams,
 };
 use crate::{
     log::{self, Channel, LogWriter, Record},
@@ -138,12 +139,7 @@ impl Processes {
                     .retryable(false));
             }
             let seat = self.0.grove.seat(id);
-            match spawn::spawn(
-                program,
-                spec,
-                environment,
-                seat.as_ref().map(|seat| &seat.entry),
-            ) {
+            match spawn::spawn(program, spec, environment, seat.as_ref()) {
                 Ok(spawned) => return Ok((spawned, seat)),
                 Err(e) => match e.raw_os_error() {
                     Some(libc::ETXTBSY) if Instant::now() < until => {
@@ -161,11 +157,11 @@ impl Processes {
                     ) if seat.is_some() && self.0.table.borrow().is_empty() => {
                         drop(seat);
                         let spawned = spawn::spawn(program, spec, environment, None)
-                            .map_err(|e| spawn::explain(e, program, spec, environment))?;
+                            .map_err(|e| refusal::explain(e, program, spec, environment))?;
                         self.0.grove.give_up_cgroup();
                         return Ok((spawned, None));
                     }
-                    _ => return Err(spawn::explain(e, program, spec, environment)),
+                    _ => return Err(refusal::explain(e, program, spec, environment)),
                 },
             }
         }

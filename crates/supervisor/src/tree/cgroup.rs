@@ -3,14 +3,20 @@
 //! No controller is needed, so the empty v2 hierarchy of a hybrid machine serves as well as a pure one.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::DirBuilder,
     io,
-    os::unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
+    },
     path::{Path, PathBuf},
 };
 
 use groundcrew_core::id::{InstanceId, ProcessId};
-use rustix::process::Pid;
+use rustix::{
+    fs::{Mode, OFlags},
+    process::Pid,
+};
 
 /// The group of an instance; the leaves of its processes are below it.
 #[derive(Debug)]
@@ -105,15 +111,24 @@ impl Group {
         &self.directory
     }
 
-    /// Makes the leaf of a process, and opens the file through which the process enters it.
-    pub(super) fn leaf(&self, id: &ProcessId) -> io::Result<(Leaf, File)> {
+    /// Makes the leaf of a process, and opens it, so that the process can be put there.
+    pub(super) fn leaf(&self, id: &ProcessId) -> io::Result<(Leaf, OwnedFd)> {
         // The prefix keeps a process named like a control file apart from it.
         let directory = self.directory.join(format!("p-{id}"));
         make(&directory)?;
-        let entry = OpenOptions::new()
-            .write(true)
-            .open(directory.join("cgroup.procs"))?;
-        Ok((Leaf { directory }, entry))
+        let opened = rustix::fs::open(
+            &directory,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let leaf = Leaf { directory };
+        match opened {
+            Ok(opened) => Ok((leaf, opened)),
+            Err(errno) => {
+                leaf.remove();
+                Err(errno.into())
+            }
+        }
     }
 
     /// Returns the group as one leaf, for ending all of it.
