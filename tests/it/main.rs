@@ -18,6 +18,7 @@ mod naming;
 mod removal;
 mod resume;
 mod run;
+mod secrets;
 mod signals;
 mod state_directory;
 mod streams;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::test::Options;
-use crate::{behaviours, console, gates, test, tidy};
+use crate::{behaviours, console, fuzz, gates, test, tidy};
 
 /// A gate that has been passed, or not.
 struct Stage {
@@ -35,6 +35,7 @@ pub(crate) fn run(metadata: &Metadata) -> bool {
             anyhow::ensure!(counted.failed == 0, "{counted}");
             Ok(())
         }),
+        stage("fuzz", || fuzz::run(metadata, fuzz::CASES)),
         stage("behaviours", || behaviours::check_last_run(metadata)),
     ];
     console::heading("summary");

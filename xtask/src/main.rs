@@ -6,6 +6,7 @@ mod behaviours;
 mod bench;
 mod ci;
 mod console;
+mod fuzz;
 mod gates;
 mod metadata;
 mod process;
@@ -65,6 +66,12 @@ enum Command {
         #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         iterations: u16,
     },
+    /// Run the properties of everything that reads what strangers wrote, many times each.
+    Fuzz {
+        /// How often each.
+        #[arg(long, default_value_t = fuzz::CASES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        cases: u32,
+    },
     /// Run every gate; the last line counts the tests.
     Ci,
     /// Write down the time at which this program runs, and end.
@@ -106,6 +113,7 @@ fn run(command: Command, started: u64) -> Result<bool> {
         Command::Bench { full, iterations } => {
             bench::run(&metadata, full, usize::from(iterations))?;
         }
+        Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } => {}
     }

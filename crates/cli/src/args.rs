@@ -1,5 +1,8 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
+mod agents;
+mod secret;
+
 use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
@@ -7,6 +10,11 @@ use groundcrew_core::{
     id::{ExecutorName, SessionId},
     process::Lease,
 };
+
+pub(crate) use self::secret::{
+    SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
+};
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -91,8 +99,12 @@ pub(crate) enum Verb {
     Rm(RmArgs),
     /// Settle what an interrupted groundcrew left behind.
     Recover,
+    /// List, show and check the profiles of agents.
+    Profile(ProfileArgs),
     /// Check the state directory, git and the executors.
     Doctor,
+    /// Store, list, move and remove secrets.
+    Secret(SecretArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
 }

@@ -101,7 +101,6 @@ pub(crate) fn parse(text: &[u8]) -> Result<Vec<Entry>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn values(text: &str) -> Vec<(String, String)> {
         let text_of = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -167,6 +166,12 @@ mod tests {
         // A name that is no text is a name all the same.
         assert_eq!(parse(b"N\xff=\xa3").unwrap()[0].value, b"\xa3");
     }
+}
+
+#[cfg(test)]
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod agent;
 mod args;
 mod config;
 mod console;
@@ -17,8 +18,11 @@ mod masking;
 mod output;
 mod paths;
 mod printer;
+mod profile_document;
+mod profiles;
 mod program;
 mod progress;
+mod prompt;
 mod request;
 mod screen;
 mod secrecy;
@@ -114,7 +118,9 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Close(args) => verbs::closing::close(context, args).await,
             Verb::Rm(args) => verbs::closing::rm(context, args).await,
             Verb::Recover => verbs::recover::recover(context).await,
+            Verb::Profile(args) => verbs::profile::profile(context, args),
             Verb::Doctor => verbs::doctor::doctor(context).await,
+            Verb::Secret(args) => verbs::secret::secret(context, args).await,
             Verb::Completions(args) => {
                 completions(context, args.shell);
                 Ok(exit::DONE)

@@ -1,6 +1,9 @@
 //! Puts the parts together: the one place that knows which executors, preparers and stores this program has.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use groundcrew_core::{
     Launcher, Parts, Policy, Registration, Registry,
@@ -18,11 +21,14 @@ use groundcrew_preparer::{
     GitProgram, InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig, WorktreeConfig,
     WorktreePreparer,
 };
-use groundcrew_secrets::SecretChain;
+use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
 use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{console::Console, failing::Failing, surroundings::Surroundings};
+use crate::{console::Console, failing::Failing, profiles::Profiles, surroundings::Surroundings};
+
+/// The variable that names the file of the master key, where it is not the store's own.
+const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
 
 /// What a custom binary adds to the command; the default adds nothing.
 #[derive(Clone, Debug)]
@@ -31,7 +37,7 @@ pub struct Program {
     pub registrations: Vec<Registration>,
     /// Where tests make a launch fail or die; `()` otherwise.
     pub checkpoints: Arc<dyn Checkpoints>,
-    /// What reveals secrets; the first that knows one does.
+    /// What reveals secrets before the encrypted file does; the first that knows one does.
     pub secrets: Vec<Arc<dyn SecretStore>>,
     /// What the program knows of its sessions; `()` if it has none.
     pub directory: Arc<dyn SessionDirectory>,
@@ -89,14 +95,21 @@ impl Context {
             Error::new(ErrorKind::Panicked, "opening the state directory broke off").with_source(e)
         })??;
         let store: Arc<dyn StateStore> = state.store();
+        let sealed = self.secrets(&state.secrets())?;
+        let revealing: Arc<dyn SecretStore> = Arc::clone(&sealed) as _;
         let launcher = Launcher::new(Parts {
-            runtime_secrets: Arc::new(()),
+            profiles: Arc::new(Profiles::read(&self.surroundings)?),
+            runtime_secrets: sealed,
             install: state.install().clone(),
             registry: self.registry(&state)?,
             store: Arc::clone(&store),
             locks: state.locks(),
             secrets: Arc::new(SecretChain::new(
-                self.program.secrets.iter().map(Arc::clone),
+                self.program
+                    .secrets
+                    .iter()
+                    .map(Arc::clone)
+                    .chain([revealing]),
             )),
             directory: Arc::clone(&self.program.directory),
             events: Arc::new(events),
@@ -108,6 +121,19 @@ impl Context {
             store,
             home: state.home().to_owned(),
         })
+    }
+
+    /// Opens the encrypted file of secrets in a directory, without touching it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when the file of the master key is not named by an absolute path.
+    pub(crate) fn secrets(&self, directory: &Path) -> Result<Arc<SealedSecrets>, Error> {
+        let mut config = SealedConfig::new(directory);
+        if let Some(path) = self.surroundings.variable(MASTER_KEY_FILE) {
+            config.key = MasterKey::File(path.into());
+        }
+        SealedSecrets::open(config).map(Arc::new)
     }
 
     fn registry(&self, state: &StateDirectory) -> Result<Registry, Error> {

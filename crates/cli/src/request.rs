@@ -6,7 +6,7 @@ use groundcrew_core::{
     command::Command,
     error::{Error, ErrorKind},
     id::{ExecutorName, RunId, TaskId, TenantId},
-    process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    process::{Lease, StdinPolicy, StdioKind},
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     store::RunRecord,
     workspace::{RepositorySpec, WorkspaceRequest},
@@ -226,7 +226,7 @@ fn command(
     let inward = inward(args, format, surroundings.terminals);
     let open = inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
-        command: Command::new(words.iter().cloned())?,
+        program: Command::new(words.iter().cloned())?.into(),
         stdio: if terminal {
             StdioKind::Terminal(terminal::size())
         } else {
@@ -238,7 +238,7 @@ fn command(
             StdinPolicy::Empty
         },
         time_limit: args.timeout,
-        stop: StopOrder::default(),
+        stop: None,
     };
     let lease = args.lease.unwrap_or(if args.detach {
         Lease::Unlimited

@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::io::AsyncWriteExt as _;
+
 use crate::{
     attempt::{Attempt, Failure, Held, StoredEffects, cancelled},
     cancel::CancelToken,
@@ -11,15 +13,18 @@ use crate::{
     error::{Error, ErrorKind},
     event::{EventKind, Step},
     executor::Isolation,
-    instance::SharedInstance,
+    id::ProcessId,
+    instance::{Instance, SharedInstance},
     narrator::{Narrator, StepProgress},
     observe::{Liveness, liveness},
     payload,
     plan::{INSTANCE_KEY, Plan, RUNTIME_SECRETS_KEY},
+    planned_agent::PlannedAgent,
     preparer::{ApplyContext, PlanContext},
-    process::{DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, ProcessSpec, Started},
+    process::{
+        DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, Offset, ProcessSpec, Role, Started,
+    },
     redact::Redactor,
-    request::{AgentSpec, Mode},
     reservation::fresh_or_resumed,
     secret::SecretValue,
     session_directory::admit,
@@ -162,10 +167,8 @@ impl Attempt {
                     }
                 }
             }
-            let arguments = match &plan.request.mode {
-                Mode::Agent(agent) => agent.command.kernel_size(),
-                Mode::Workspace => 0,
-            };
+            let agent = plan.agent.as_ref();
+            let arguments = agent.map_or(0, |agent| agent.command.kernel_size());
             narrator.hide(Redactor::new(&revealed)?);
             environment.check(arguments)?;
             Ok((environment, revealed))
@@ -350,18 +353,26 @@ impl Attempt {
     }
 
     async fn start(&self, instance: &SharedInstance) -> Result<Option<Started>, Failure> {
-        let Mode::Agent(agent) = &self.plan.request.mode else {
+        let Some(agent) = &self.plan.agent else {
             return Ok(None);
         };
         let spec = self.process_spec(agent);
         let instance = Arc::clone(instance);
-        let work = async move { instance.start(&agent_process()?, &spec).await };
+        let prompt = agent.prompt.clone();
+        let work = async move {
+            let process = agent_process()?;
+            let started = instance.start(&process, &spec).await?;
+            if let Some(prompt) = prompt {
+                hand_over(&*instance, &process, &prompt).await?;
+            }
+            Ok(started)
+        };
         let started = self.step(Step::Start, &[INSTANCE_KEY], work).await?;
         self.narrator.tell(EventKind::AgentStarted(started.clone()));
         Ok(Some(started))
     }
 
-    fn process_spec(&self, agent: &AgentSpec) -> ProcessSpec {
+    fn process_spec(&self, agent: &PlannedAgent) -> ProcessSpec {
         let isolation = self.plan.registration.executor.capabilities().isolation;
         ProcessSpec {
             command: agent.command.clone(),
@@ -401,5 +412,32 @@ impl Attempt {
             shared.parts.store.commit(&committed).await
         })
         .await
+    }
+}
+
+/// Writes a prompt to the agent's standard input, to its end.
+///
+/// An agent that ends without reading it has said why on its own streams; that is its end, not a failed start.
+async fn hand_over(
+    instance: &dyn Instance,
+    process: &ProcessId,
+    prompt: &[u8],
+) -> Result<(), Error> {
+    let stdio = instance.attach(process, Offset(0), Role::Writer).await?;
+    let Some(mut input) = stdio.input else {
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            "the instance gave no input for a writer",
+        ));
+    };
+    let written = async {
+        input.write_all(prompt).await?;
+        input.shutdown().await
+    };
+    match written.await {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("failed to hand the prompt over", error))
+        }
+        _ => Ok(()),
     }
 }

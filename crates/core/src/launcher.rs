@@ -65,7 +65,7 @@ impl Launcher {
         let (ticket, answer) = Ticket::new(plan.run().clone(), plan.attempt(), cancel.clone());
         let shared = Arc::clone(&self.0);
         drop(self.0.tasks.spawn(async move {
-            let result = launch::launch(shared, plan, cancel).await;
+            let result = Box::pin(launch::launch(shared, plan, cancel)).await;
             // Nobody waits any more; the run goes on.
             drop(answer.send(Some(result)));
         }));

@@ -8,10 +8,11 @@ use crate::{
     event::Step,
     executor::InstanceSpec,
     id::{AttemptId, ExecutorName, InstallId, RunId, SessionId, TaskId},
+    planned_agent::PlannedAgent,
     preparer::{Contribution, Preparer},
     process::Lease,
     registry::Registration,
-    request::{LaunchRequest, ManagedCache, Mode},
+    request::{LaunchRequest, ManagedCache},
     secret::SecretId,
     store::RunRecord,
     undo::{Component, Due, UndoRecord},
@@ -37,6 +38,9 @@ pub struct Plan {
     pub(crate) contributions: Vec<(Arc<dyn Preparer>, Contribution)>,
     pub(crate) workspace: Workspace,
     pub(crate) composition: Composition,
+    pub(crate) agent: Option<PlannedAgent>,
+    /// Those of the agent's profile.
+    pub(crate) caches: Vec<ManagedCache>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -77,12 +81,15 @@ impl Plan {
     }
 
     /// Returns the directories for caches that the run gets: none where it does not see the host's paths.
-    pub fn caches(&self) -> &[ManagedCache] {
-        if self.registration.executor.capabilities().host_paths {
-            &self.request.caches
-        } else {
-            &[]
-        }
+    pub fn caches(&self) -> impl Iterator<Item = &ManagedCache> {
+        let here = self.registration.executor.capabilities().host_paths;
+        let caches = self.caches.iter().chain(&self.request.caches);
+        caches.filter(move |_| here)
+    }
+
+    /// Returns the agent that is started, if one is.
+    pub fn agent(&self) -> Option<&PlannedAgent> {
+        self.agent.as_ref()
     }
 
     /// Returns whether something is armed under that key.
@@ -126,7 +133,7 @@ impl Plan {
             Step::Register,
             Step::AdmitAgain,
         ]);
-        if matches!(self.request.mode, Mode::Agent(_)) {
+        if self.agent.is_some() {
             steps.push(Step::Start);
         }
         steps.push(Step::Commit);

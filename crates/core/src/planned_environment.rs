@@ -9,8 +9,9 @@ use crate::{
     error::{Error, ErrorKind},
     id::{InstanceId, RunId, SessionId, TaskId},
     payload::Payload,
+    planned_agent::Decided,
     registry::Registration,
-    request::{LaunchRequest, ManagedCache, Mode},
+    request::{LaunchRequest, ManagedCache},
     workspace::Workspace,
 };
 
@@ -23,6 +24,7 @@ pub(crate) fn decide(
     contributed: impl Iterator<Item = Definition>,
     instance: &InstanceId,
     identity: Vec<Definition>,
+    agent: &Decided,
     problems: &mut Vec<Error>,
 ) -> (Composition, Vec<Conflict>) {
     let directory = registration.executor.private_directory(instance);
@@ -35,9 +37,18 @@ pub(crate) fn decide(
     let requested = request
         .environment
         .iter()
-        .filter(|definition| inherits || definition.tier != Tier::Inherited)
+        .filter(|definition| {
+            definition.tier != Tier::Inherited || (inherits && !agent.strips(&definition.key))
+        })
         .cloned();
-    let late = [cache_definitions(registration, request), payloads, identity].concat();
+    let caches = agent.caches.iter().chain(&request.caches);
+    let late = [
+        agent.definitions.clone(),
+        cache_definitions(registration, caches),
+        payloads,
+        identity,
+    ]
+    .concat();
     let mut composition = match compose(requested.chain(contributed).chain(late)) {
         Ok(composition) => composition,
         Err(conflicts) => {
@@ -53,7 +64,8 @@ pub(crate) fn decide(
     composition
         .variables
         .retain(|variable| !in_file(&variable.definition.key));
-    problems.extend(check_sizes(request, &composition).err());
+    problems.extend(check_sizes(agent, &composition).err());
+    problems.extend(agent.missing_credentials(&composition));
     (composition, Vec::new())
 }
 
@@ -124,7 +136,10 @@ fn payload_definitions(
 const CACHE_ORIGIN: &str = "managed cache";
 
 /// Returns what cache directories define: nothing where the paths of the host mean nothing.
-fn cache_definitions(registration: &Registration, request: &LaunchRequest) -> Vec<Definition> {
+fn cache_definitions<'a>(
+    registration: &Registration,
+    caches: impl Iterator<Item = &'a ManagedCache>,
+) -> Vec<Definition> {
     if !registration.executor.capabilities().host_paths {
         return Vec::new();
     }
@@ -137,7 +152,7 @@ fn cache_definitions(registration: &Registration, request: &LaunchRequest) -> Ve
             CACHE_ORIGIN,
         )
     };
-    request.caches.iter().map(define).collect()
+    caches.map(define).collect()
 }
 
 fn relative_caches(request: &LaunchRequest) -> Vec<Error> {
@@ -165,7 +180,7 @@ fn conflict_error(conflict: &Conflict) -> Error {
 }
 
 /// Checks what is known of the sizes; revealed secrets are checked again at launch.
-fn check_sizes(request: &LaunchRequest, composition: &Composition) -> Result<(), Error> {
+fn check_sizes(agent: &Decided, composition: &Composition) -> Result<(), Error> {
     let literals: Environment = composition
         .definitions()
         .filter_map(|definition| match &definition.value {
@@ -173,9 +188,7 @@ fn check_sizes(request: &LaunchRequest, composition: &Composition) -> Result<(),
             Value::Secret(_) => None,
         })
         .collect();
-    let arguments = match &request.mode {
-        Mode::Agent(agent) => agent.command.kernel_size(),
-        Mode::Workspace => 0,
-    };
+    let agent = agent.agent.as_ref();
+    let arguments = agent.map_or(0, |agent| agent.command.kernel_size());
     literals.check(arguments)
 }

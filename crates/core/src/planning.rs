@@ -7,7 +7,7 @@ use crate::{
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
     plan::{INSTANCE_KEY, Plan, PlanError, RUNTIME_SECRETS_KEY},
-    planned_environment,
+    planned_agent, planned_environment,
     preparer::{Contribution, PlanContext, Preparer},
     process::{Lease, StdioKind},
     registry::Registration,
@@ -57,13 +57,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
             .find_map(|(_, contribution)| contribution.workspace.clone()),
     };
     if workspace.is_none() && problems.is_empty() {
-        problems.push(
-            Error::new(
-                ErrorKind::Unsupported,
-                "the executor has no preparer for such a workspace",
-            )
-            .with("executor", &request.executor),
-        );
+        problems.push(no_preparer(&request));
     }
     // Everything else is looked at even so: all problems are told at once.
     let spec = InstanceSpec {
@@ -80,6 +74,12 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         .as_ref()
         .map(|workspace| planned_environment::identity(&run, &session, &task, workspace))
         .unwrap_or_default();
+    let agent = planned_agent::decide(&*shared.parts.profiles, &registration, &request)
+        .await
+        .unwrap_or_else(|found| {
+            problems.extend(found);
+            planned_agent::Decided::default()
+        });
     let (composition, conflicts) = planned_environment::decide(
         &registration,
         &request,
@@ -88,6 +88,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
             .flat_map(|(_, contribution)| contribution.environment.clone()),
         &attempt.instance(),
         identity,
+        &agent,
         &mut problems,
     );
     let (Some(workspace), true) = (workspace, problems.is_empty()) else {
@@ -100,6 +101,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     let warnings = contributions
         .iter()
         .flat_map(|(_, contribution)| contribution.warnings.clone())
+        .chain(agent.warnings)
         .collect();
     Ok(Plan {
         request,
@@ -112,6 +114,8 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         contributions,
         workspace,
         composition,
+        agent: agent.agent,
+        caches: agent.caches,
         warnings,
     })
 }
@@ -213,6 +217,14 @@ async fn contributions(
     } else {
         Err(problems)
     }
+}
+
+fn no_preparer(request: &LaunchRequest) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "the executor has no preparer for such a workspace",
+    )
+    .with("executor", &request.executor)
 }
 
 fn duplicate_keys(contributions: &Contributions) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! What a caller asks for.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     command::Command,
@@ -8,6 +8,8 @@ use crate::{
     id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
     payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    profile::{AgentProfile, AgentUse},
+    secret::SecretId,
     workspace::WorkspaceRequest,
 };
 
@@ -94,16 +96,48 @@ pub enum Mode {
 /// How to run the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentSpec {
-    /// The exact arguments.
-    pub command: Command,
+    /// What is run.
+    pub program: AgentProgram,
     /// Its standard streams.
     pub stdio: StdioKind,
     /// Whether it gets input.
     pub stdin: StdinPolicy,
     /// Ends it this long after its start.
     pub time_limit: Option<Duration>,
-    /// How it is ended.
-    pub stop: StopOrder,
+    /// How it is ended; the profile's own order if nothing is said, or the default one.
+    pub stop: Option<StopOrder>,
+}
+
+/// What is run as the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentProgram {
+    /// Exactly these arguments.
+    Command(Command),
+    /// What a profile makes of what is wanted.
+    Profile(Box<ProfiledAgent>),
+}
+
+impl From<Command> for AgentProgram {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+/// An agent that is run by a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfiledAgent {
+    /// Who it is, how it is run, and what is wanted of it; stored with the run.
+    pub used: AgentUse,
+    /// The profile, where it was read before; else the program's directory of profiles is asked by the execution profile's name.
+    pub snapshot: Option<AgentProfile>,
+    /// Where the profile's program was found on this machine.
+    pub native: Option<PathBuf>,
+    /// Which of the secrets that the profile's credentials may be in exist.
+    pub known_secrets: BTreeSet<SecretId>,
+    /// Where this machine keeps managed caches; without it the profile's caches are the agent's own business.
+    pub caches: Option<PathBuf>,
+    /// Whether it goes on with earlier work: the command of a follow-up is run, where the profile has one.
+    pub follow_up: bool,
 }
 
 /// Whether a launch is new.

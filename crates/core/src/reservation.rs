@@ -5,7 +5,6 @@ use crate::{
     error::Error,
     plan::Plan,
     planning::busy,
-    request::Mode,
     shared::{Shared, now_ms},
     store::{Before, RunRecord, RunState},
 };
@@ -16,10 +15,9 @@ pub(crate) async fn fresh_or_resumed(
     plan: &Plan,
 ) -> Result<(RunRecord, bool), Error> {
     let request = &plan.request;
-    let command = match &request.mode {
-        Mode::Agent(agent) => Some(agent.command.arguments().to_vec()),
-        Mode::Workspace => None,
-    };
+    let agent = plan.agent.as_ref();
+    let command = agent.map(|agent| agent.command.arguments().to_vec());
+    let used = agent.and_then(|agent| agent.used.clone());
     let Some(prior) = &plan.prior else {
         if let Some(other) = shared.parts.store.run_of_session(&plan.session).await? {
             return Err(busy(&other));
@@ -41,6 +39,7 @@ pub(crate) async fn fresh_or_resumed(
             created_ms: now_ms(),
             ended_ms: None,
             exit: None,
+            agent: used,
             secrets: plan.secrets(),
             runtime_secrets: Vec::new(),
             resume_token: None,
@@ -77,6 +76,7 @@ pub(crate) async fn fresh_or_resumed(
         lease: request.lease,
         ended_ms: None,
         exit: None,
+        agent: used,
         secrets: plan.secrets(),
         runtime_secrets: Vec::new(),
         before: Some(before),

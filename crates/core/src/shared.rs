@@ -16,6 +16,7 @@ use crate::{
     id::{InstallId, ProcessId, RunId, SessionId},
     instance::SharedInstance,
     lane::Lanes,
+    profile::ProfileDirectory,
     registry::Registry,
     secret::{RuntimeSecrets, SecretStore},
     session_directory::SessionDirectory,
@@ -69,6 +70,8 @@ pub struct Parts {
     pub secrets: Arc<dyn SecretStore>,
     /// What keeps the secrets that executors return; `()` if none does.
     pub runtime_secrets: Arc<dyn RuntimeSecrets>,
+    /// What knows the profiles of agents; an empty [`MemoryProfiles`](crate::profile::MemoryProfiles) if the program has none.
+    pub profiles: Arc<dyn ProfileDirectory>,
     /// What the program knows of its sessions; `()` if it has none.
     pub directory: Arc<dyn SessionDirectory>,
     /// Where events go.

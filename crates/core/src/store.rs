@@ -10,6 +10,7 @@ use crate::{
     id::{AttemptId, ExecutorName, InstanceId, RunId, SessionId, TaskId, TenantId},
     identity::Identity,
     process::{ExitStatus, Lease},
+    profile::AgentUse,
     secret::{SecretId, SecretRef},
     undo::{UndoOptions, UndoRecord},
     wire::OsText,
@@ -126,6 +127,9 @@ pub struct RunRecord {
     pub ended_ms: Option<u64>,
     /// How its agent ended.
     pub exit: Option<ExitStatus>,
+    /// Who its agent is and what was wanted of it, where a profile says how it is run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentUse>,
     /// The secrets of its environment, by name: what is hidden when its output is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<SecretId>,

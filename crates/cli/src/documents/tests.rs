@@ -40,6 +40,7 @@ fn record() -> RunRecord {
         created_ms: 0,
         ended_ms: Some(1_500),
         exit: Some(ExitStatus::exited(7)),
+        agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
         resume_token: None,

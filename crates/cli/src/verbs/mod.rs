@@ -6,6 +6,8 @@ pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod plan;
+pub(crate) mod profile;
 pub(crate) mod recover;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod stop;

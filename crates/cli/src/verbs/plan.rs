@@ -3,7 +3,6 @@
 use groundcrew_core::{
     Plan,
     process::{Lease, StdioKind},
-    request::Mode,
     undo::Due,
 };
 use serde::Serialize;
@@ -80,10 +79,7 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
 fn planned(plan: &Plan) -> Planned {
     let workspace = plan.workspace();
     let request = plan.request();
-    let agent = match &request.mode {
-        Mode::Agent(agent) => Some(agent),
-        Mode::Workspace => None,
-    };
+    let agent = plan.agent();
     Planned {
         executor: plan.executor().to_string(),
         kind: workspace.kind.clone(),
@@ -131,7 +127,7 @@ fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
     let style = console.out_style;
     let fact = |name: &str, value: &str| console.result(&format!("{name:<10} {value}"));
     fact("executor", &planned.executor);
-    if let Mode::Agent(agent) = &plan.request().mode {
+    if let Some(agent) = plan.agent() {
         fact("command", &agent.command.to_string());
     }
     let workspace = plan.workspace();

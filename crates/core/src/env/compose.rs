@@ -100,4 +100,6 @@ fn decide(group: &[Definition]) -> Result<&Definition, &'static str> {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::{
     id::ProfileName,
     profile::{
         agent::{AgentProfile, PromptRule},
-        identity::Route,
+        identity::{ProfileUse, Route},
         package::check_version,
         template::fill,
         tokens::split,
@@ -47,6 +47,16 @@ pub struct CommandWishes {
     /// The next prompt; part of the continue command only.
     #[serde(skip)]
     pub follow_up: Option<OsText>,
+}
+
+/// What is stored of the agent with its run: enough to make its next command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentUse {
+    /// Who it is, and how it was run.
+    pub profiles: ProfileUse,
+    /// What was asked for.
+    pub wishes: CommandWishes,
 }
 
 /// Where the command is going to run.

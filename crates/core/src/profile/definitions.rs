@@ -22,6 +22,8 @@ const MANAGED: Tier = Tier::Managed;
 pub struct DefinitionInputs<'a> {
     /// What was asked for.
     pub wishes: &'a CommandWishes,
+    /// Which variables the program is started with and hands on; a default does not replace one.
+    pub inherited: &'a BTreeSet<Key>,
     /// Which of the secrets that [`AgentProfile::candidates`] names exist.
     pub known_secrets: &'a BTreeSet<SecretId>,
 }
@@ -45,6 +47,7 @@ impl AgentProfile {
     pub fn definitions(&self, inputs: DefinitionInputs<'_>) -> Result<Vec<Definition>, Vec<Error>> {
         let DefinitionInputs {
             wishes,
+            inherited,
             known_secrets,
         } = inputs;
         let own = format!("profile {}", self.name);
@@ -58,6 +61,7 @@ impl AgentProfile {
         found.extend(
             self.defaults
                 .iter()
+                .filter(|(key, _)| !inherited.contains(key))
                 .map(|(key, value)| value.define(key, Tier::Fallback, weak.clone())),
         );
         if let Some(route) = wishes.route.as_ref().and_then(|route| route.overlay()) {

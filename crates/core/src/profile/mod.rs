@@ -19,7 +19,7 @@ pub use agent::{
     AgentProfile, ApprovalRule, CacheRule, Credential, Flag, ModelRule, PromptRule, ResumeRule,
     StopRule,
 };
-pub use command::{AgentCommand, BuiltCommand, CommandWishes, DroppedFlag, Host};
+pub use command::{AgentCommand, AgentUse, BuiltCommand, CommandWishes, DroppedFlag, Host};
 pub use definitions::DefinitionInputs;
 pub use directory::{MemoryProfiles, ProfileDirectory};
 pub use identity::{ProfileUse, Route};

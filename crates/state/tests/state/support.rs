@@ -38,6 +38,7 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         created_ms: 1_700_000_000_000,
         ended_ms: None,
         exit: None,
+        agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
         resume_token: None,

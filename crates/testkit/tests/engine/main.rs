@@ -7,6 +7,7 @@
     reason = "a test stops at the first surprise, and spawns what it plays with"
 )]
 
+mod agents;
 mod death;
 mod dropping;
 mod equipment;

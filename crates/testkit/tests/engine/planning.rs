@@ -137,7 +137,7 @@ async fn f032_what_the_kernel_would_refuse_is_refused_before_any_step() {
     let mut request = request();
     if let Mode::Agent(agent) = &mut request.mode {
         let words = std::iter::once("echo").chain(std::iter::repeat_n(large.as_str(), 20));
-        agent.command = Command::new(words).unwrap();
+        agent.program = Command::new(words).unwrap().into();
     }
     let error = process.launcher.plan(request).await.unwrap_err();
     has(&error, ErrorKind::TooLarge, "limit=");

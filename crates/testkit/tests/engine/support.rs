@@ -13,7 +13,8 @@ use groundcrew_core::{
     executor::Executor,
     id::{AttemptId, ExecutorName, PreparerName, RunId, SessionId, TaskId},
     preparer::Preparer,
-    process::{Lease, StdinPolicy, StdioKind, StopOrder},
+    process::{Lease, StdinPolicy, StdioKind},
+    profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     session_directory::{SessionDirectory, SessionState},
@@ -36,6 +37,7 @@ pub(crate) struct Machine {
     pub(crate) world: MemoryWorld,
     pub(crate) store: MemoryStore,
     pub(crate) locks: MemoryLocks,
+    pub(crate) profiles: MemoryProfiles,
 }
 
 /// A process on the machine, with everything in it that can go wrong.
@@ -67,6 +69,7 @@ impl Machine {
             world: MemoryWorld::new().unwrap(),
             store: MemoryStore::new(),
             locks: MemoryLocks::new(),
+            profiles: MemoryProfiles::default(),
         }
     }
 
@@ -127,6 +130,7 @@ impl Machine {
         let directory = Arc::new(Directory::default());
         let secrets = Arc::new(Secrets::default());
         let launcher = Launcher::new(Parts {
+            profiles: Arc::new(self.profiles.clone()),
             runtime_secrets: Arc::new(self.world.runtime_secrets()),
             install: self.world.install().clone(),
             registry,
@@ -230,11 +234,11 @@ pub(crate) fn agent(argv: &[&str]) -> LaunchRequest {
         path: PathBuf::from("/memory"),
     };
     let mode = Mode::Agent(AgentSpec {
-        command: Command::new(argv.iter().copied()).unwrap(),
+        program: Command::new(argv.iter().copied()).unwrap().into(),
         stdio: StdioKind::Pipes,
         stdin: StdinPolicy::Empty,
         time_limit: None,
-        stop: StopOrder::default(),
+        stop: None,
     });
     LaunchRequest {
         session: Some(SessionId::new("session").unwrap()),

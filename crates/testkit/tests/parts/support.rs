@@ -32,6 +32,7 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         created_ms: 0,
         ended_ms: None,
         exit: None,
+        agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
         resume_token: None,

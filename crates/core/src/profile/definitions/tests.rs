@@ -94,6 +94,7 @@ fn k12_k17_variables_come_with_their_origins() {
     let known = [SecretId::from(SecretRef::new("second").unwrap())].into();
     let inputs = DefinitionInputs {
         wishes: &wishes,
+        inherited: &BTreeSet::new(),
         known_secrets: &known,
     };
     let found = told(&profile.definitions(inputs).unwrap());
@@ -146,6 +147,7 @@ fn k16_a_concrete_route_defines_nothing() {
     let known = [].into();
     let inputs = DefinitionInputs {
         wishes: &wishes,
+        inherited: &BTreeSet::new(),
         known_secrets: &known,
     };
     let found = told(&profile.definitions(inputs).unwrap());
@@ -188,6 +190,7 @@ fn a_path_that_nobody_made_absolute_is_refused() {
     let known = [].into();
     let inputs = DefinitionInputs {
         wishes: &wishes,
+        inherited: &BTreeSet::new(),
         known_secrets: &known,
     };
     let errors = profile.definitions(inputs).unwrap_err();
@@ -227,4 +230,16 @@ fn k28_the_caches_of_a_profile_are_below_ours() {
         (&cache.variable, cache.directory.as_path()),
         (&key("GOCACHE"), Path::new("/c/go"))
     );
+}
+
+#[test]
+fn a_default_does_not_replace_what_is_inherited() {
+    let inputs = DefinitionInputs {
+        wishes: &CommandWishes::default(),
+        inherited: &[key("COLOR"), key("MODEL")].into(),
+        known_secrets: &BTreeSet::new(),
+    };
+    let found = told(&full().definitions(inputs).unwrap());
+    let keys: Vec<_> = found.iter().map(|(key, ..)| key.as_str()).collect();
+    assert_eq!(keys, ["ACCOUNT_DIR", "MODEL", "TOKEN"]);
 }

@@ -1,0 +1,380 @@
+//! Words to launches of agents.
+
+use clap::Parser;
+use groundcrew_core::{env::Value, profile::PromptRule as Rule};
+
+use super::*;
+use crate::{
+    profiles::{Found, Source},
+    terminal::Terminals,
+};
+
+#[derive(Debug, Parser)]
+struct Words {
+    #[command(flatten)]
+    agent: AgentArgs,
+    #[arg(last = true)]
+    extra: Vec<OsString>,
+}
+
+fn parse(words: &[&str]) -> Words {
+    Words::try_parse_from(std::iter::once("run").chain(words.iter().copied())).unwrap()
+}
+
+fn name(text: &str) -> ProfileName {
+    ProfileName::new(text).unwrap()
+}
+
+fn mock() -> AgentProfile {
+    let words = |texts: &[&str]| texts.iter().copied().map(OsText::from).collect::<Vec<_>>();
+    let mut profile = AgentProfile::new(name("mock"), ["/my tools/agent"]);
+    profile.continue_command = Some(words(&["/my tools/agent", "more"]));
+    profile.model.arguments = words(&["--model", "{model}"]);
+    profile.resume.arguments = words(&["--resume", "{token}"]);
+    profile.prompt = Some(Rule::Argument(words(&["--", "{prompt}"])));
+    profile.strip = vec!["OUTER".into()];
+    profile.stop.grace_seconds = 3;
+    profile.caches = vec![groundcrew_core::profile::CacheRule {
+        variable: Key::new("MOCKCACHE").unwrap(),
+        directory: "mock".into(),
+    }];
+    profile
+        .defaults
+        .insert(Key::new("QUIET").unwrap(), "1".into());
+    profile
+}
+
+struct Scene {
+    profiles: Profiles,
+    inherited: BTreeSet<Key>,
+    known: BTreeSet<SecretId>,
+}
+
+impl Scene {
+    fn new(profile: AgentProfile) -> Self {
+        let mut profiles = Profiles::built_in(Some(Path::new("/h")));
+        let found = Found {
+            source: Source::BuiltIn,
+            profile: Ok(profile),
+        };
+        profiles.found.insert(name("mock"), found);
+        Self {
+            profiles,
+            inherited: BTreeSet::new(),
+            known: BTreeSet::new(),
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place {
+            profiles: &self.profiles,
+            path: None,
+            here: true,
+            executor: None,
+            caches: Path::new("/c"),
+            inherited: &self.inherited,
+            known_secrets: &self.known,
+        }
+    }
+
+    fn fresh(&self, words: &[&str]) -> Result<AgentLaunch, Vec<Error>> {
+        let words = parse(words);
+        let prompt = words.agent.prompt.clone().map(OsText);
+        fresh(
+            words.agent.agent.as_ref().unwrap(),
+            &words.agent,
+            prompt,
+            &words.extra,
+            self.place(),
+        )
+    }
+
+    fn resumed(&self, used: &AgentUse, words: &[&str], token: Option<&str>) -> AgentLaunch {
+        let words = parse(words);
+        let prompt = words.agent.prompt.clone().map(OsText);
+        resumed(used, &words.agent, token, prompt, self.place()).unwrap()
+    }
+}
+
+fn shown(launch: &AgentLaunch) -> Vec<String> {
+    let words = launch.command.arguments().iter();
+    words
+        .map(|word| word.0.to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn c13_every_prompt_of_the_command_line_is_one_argument_unchanged() {
+    let scene = Scene::new(mock());
+    for prompt in [
+        "- first point",
+        "--help",
+        "--",
+        "$(touch PWNED)",
+        "`touch PWNED`",
+        "\"; touch PWNED; \"",
+        "two\nlines",
+        "it's",
+        r"a\b",
+        "*",
+        "",
+    ] {
+        let joined = format!("--prompt={prompt}");
+        for words in [
+            vec!["--agent", "mock", "--prompt", prompt],
+            vec!["--agent", "mock", &joined],
+        ] {
+            let launch = scene.fresh(&words).unwrap();
+            assert_eq!(shown(&launch), ["/my tools/agent", "--", prompt]);
+        }
+    }
+}
+
+#[test]
+fn what_stands_behind_the_dashes_goes_to_the_agent() {
+    let scene = Scene::new(mock());
+    let launch = scene
+        .fresh(&[
+            "--agent", "mock", "--model", "m", "--", "--agent", "x y", "",
+        ])
+        .unwrap();
+    assert_eq!(
+        shown(&launch),
+        ["/my tools/agent", "--model", "m", "--agent", "x y", ""]
+    );
+    assert_eq!(
+        launch.used.profiles,
+        ProfileUse::new(name("mock"), None, None)
+    );
+    let [quiet] = &launch.environment[..] else {
+        panic!("{:?}", launch.environment)
+    };
+    assert_eq!(
+        (quiet.key.to_string().as_str(), &quiet.value),
+        ("QUIET", &Value::Literal("1".into()))
+    );
+    assert!(launch.stdin.is_none() && launch.dropped.is_empty());
+    assert!(launch.profile.strips(&Key::new("OUTER").unwrap()));
+    assert_eq!(launch.stop.grace.as_secs(), 3);
+    let directories: Vec<_> = launch
+        .caches
+        .iter()
+        .map(|cache| cache.directory.as_path())
+        .collect();
+    assert_eq!(directories, [Path::new("/c/mock")]);
+}
+
+#[test]
+fn k01_a_resumption_uses_the_token_or_the_continue_command_and_never_both() {
+    let mut scene = Scene::new(mock());
+    let first = scene
+        .fresh(&[
+            "--agent", "mock", "--model", "m", "--prompt", "first", "--", "-x",
+        ])
+        .unwrap();
+    // What is stored is what comes back.
+    let text = serde_json::to_string(&first.used).unwrap();
+    let used: AgentUse = serde_json::from_str(&text).unwrap();
+    let launch = scene.resumed(&used, &["--prompt", "next"], Some("t-1"));
+    assert_eq!(
+        shown(&launch),
+        [
+            "/my tools/agent",
+            "--resume",
+            "t-1",
+            "--model",
+            "m",
+            "-x",
+            "--",
+            "next"
+        ]
+    );
+    for token in [None, Some("")] {
+        let launch = scene.resumed(&used, &["--prompt", "next"], token);
+        assert_eq!(
+            shown(&launch),
+            [
+                "/my tools/agent",
+                "more",
+                "--model",
+                "m",
+                "-x",
+                "--",
+                "next"
+            ]
+        );
+    }
+    let launch = scene.resumed(&used, &["--model", "n"], None);
+    assert_eq!(
+        shown(&launch),
+        ["/my tools/agent", "more", "--model", "n", "-x"]
+    );
+    let mut other = mock();
+    other.resume.supported = Some(false);
+    scene = Scene::new(other.clone());
+    assert_eq!(shown(&scene.resumed(&used, &[], Some("t-1")))[1], "more");
+    other.continue_command = None;
+    scene = Scene::new(other);
+    let launch = scene.resumed(&used, &["--prompt", "next"], Some("t-1"));
+    assert_eq!(
+        shown(&launch),
+        ["/my tools/agent", "--model", "m", "-x", "--", "next"]
+    );
+}
+
+#[test]
+fn k04_k12_a_profile_that_is_wrong_stops_the_launch_and_a_wrong_flag_does_not() {
+    let mut profile = mock();
+    profile.flags = vec![groundcrew_core::profile::Flag::on("--x 'open")];
+    let scene = Scene::new(profile.clone());
+    let launch = scene.fresh(&["--agent", "mock"]).unwrap();
+    assert_eq!((shown(&launch).len(), launch.dropped.len()), (1, 1));
+    profile
+        .environment
+        .insert(Key::new("GROUNDCREW_RUN_ID").unwrap(), "x".into());
+    profile.prefix = groundcrew_core::profile::Prefix::Line("-x".into());
+    let problems = Scene::new(profile).fresh(&["--agent", "mock"]).unwrap_err();
+    let texts: Vec<_> = problems.iter().map(Error::message).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].contains("resolve command_prefix") && texts[1].contains("GROUNDCREW_RUN_ID"));
+}
+
+#[test]
+fn an_executor_that_the_profile_demands_is_kept() {
+    let mut profile = mock();
+    profile.executor = Some(ExecutorName::new("docker").unwrap());
+    let scene = Scene::new(profile);
+    let launch = scene.fresh(&["--agent", "mock"]).unwrap();
+    assert_eq!(launch.executor.unwrap().as_str(), "docker");
+    let local = ExecutorName::new("local").unwrap();
+    let place = Place {
+        executor: Some(&local),
+        ..scene.place()
+    };
+    let problems = fresh(&name("mock"), &AgentArgs::default(), None, &[], place).unwrap_err();
+    assert!(
+        problems[0].message().contains("its own executor"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn k02_the_program_is_taken_from_path_where_it_is_one() {
+    let root = tempfile::tempdir().unwrap();
+    let place = |name: &str, mode: u32| {
+        let directory = root.path().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let program = directory.join("codex");
+        std::fs::write(&program, "").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+        directory
+    };
+    let plain = place("plain", 0o600);
+    let good = place("my tools", 0o700);
+    std::fs::create_dir_all(root.path().join("folder/codex")).unwrap();
+    let folders = [
+        Path::new("relative"),
+        &root.path().join("folder"),
+        &plain,
+        &good,
+    ];
+    let path = std::env::join_paths(folders).unwrap();
+    let scene = Scene::new(mock());
+    let place = Place {
+        path: Some(&path),
+        ..scene.place()
+    };
+    let program = |place: Place<'_>| {
+        let launch = fresh(&name("codex"), &AgentArgs::default(), None, &[], place).unwrap();
+        shown(&launch)[0].clone()
+    };
+    assert_eq!(program(place), good.join("codex").to_str().unwrap());
+    assert_eq!(
+        program(Place {
+            here: false,
+            ..place
+        }),
+        "npx"
+    );
+    assert_eq!(
+        program(Place {
+            path: Some(plain.as_os_str()),
+            ..place
+        }),
+        "npx"
+    );
+    assert_eq!(program(scene.place()), "npx");
+    let chosen = AgentArgs {
+        agent_version: Some("0.142.5".into()),
+        ..AgentArgs::default()
+    };
+    let launch = fresh(&name("codex"), &chosen, None, &[], place).unwrap();
+    assert_eq!(shown(&launch)[3], "@openai/codex@0.142.5");
+}
+
+#[test]
+fn c35_a_prompt_too_large_for_an_argument_says_what_to_do() {
+    let scene = Scene::new(mock());
+    let prompt = OsText::new("x".repeat(MAX_ARGUMENT_LEN));
+    let problems = fresh(
+        &name("mock"),
+        &AgentArgs::default(),
+        Some(prompt),
+        &[],
+        scene.place(),
+    )
+    .unwrap_err();
+    let [error] = &problems[..] else {
+        panic!("{problems:?}")
+    };
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(error.message().contains("in a file"), "{error}");
+}
+
+#[test]
+fn a_prompt_is_read_to_the_last_byte() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("p"), b"- a\n\xff\n").unwrap();
+    let surroundings = Surroundings {
+        environment: Vec::new(),
+        directory: root.path().to_owned(),
+        terminals: Terminals {
+            input: false,
+            output: false,
+            error: false,
+        },
+    };
+    let read = |word: &str| prompt(OsStr::new(word), &surroundings, &mut &b"from stdin\n"[..]);
+    assert_eq!(read("@p").unwrap().as_bytes(), b"- a\n\xff\n");
+    assert_eq!(read("-").unwrap().as_bytes(), b"from stdin\n");
+    assert_eq!(read("- x").unwrap().as_bytes(), b"- x");
+    assert_eq!(read("").unwrap().as_bytes(), b"");
+    assert_eq!(read("@none").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        read("@~nobody/x").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(read("@").unwrap_err().kind(), ErrorKind::InvalidInput);
+    let mut endless = std::io::repeat(b'x');
+    let error = prompt(OsStr::new("-"), &surroundings, &mut endless).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+}
+
+#[test]
+fn wishes_need_an_agent() {
+    for words in [
+        ["--model", "m"],
+        ["--prompt", "p"],
+        ["--approve", "always"],
+        ["--agent-version", "1.0.0"],
+    ] {
+        assert_eq!(
+            refuse_lone_wishes(&parse(&words).agent)
+                .unwrap_err()
+                .code(false),
+            2
+        );
+    }
+    assert!(refuse_lone_wishes(&parse(&["--agent", "x", "--model", "m"]).agent).is_ok());
+    assert!(refuse_lone_wishes(&AgentArgs::default()).is_ok());
+}
