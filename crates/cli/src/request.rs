@@ -52,6 +52,7 @@ pub(crate) fn fresh(
         caches: variables.caches,
         lease,
         keep: args.place.keep,
+        limits: args.command.limits.limits(),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -103,6 +104,7 @@ pub(crate) fn resumed(
         caches: variables.caches,
         lease,
         keep: record.keep,
+        limits: args.command.limits.limits(),
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
 }
@@ -238,6 +240,7 @@ fn command(
             StdinPolicy::Empty
         },
         time_limit: args.timeout,
+        idle_limit: args.idle_timeout,
         stop: None,
     };
     let lease = args.lease.unwrap_or(if args.detach {

@@ -15,7 +15,7 @@ use crate::{
     documents::{Document, Run},
     exit,
     failing::Failing,
-    follow::{Ending, Follow, Meaning},
+    follow::{Ending, Follow, Meaning, Subject},
     human,
     launching::launch,
     program::Context,
@@ -36,14 +36,14 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
     let plan = crew.launcher.plan(request).await?;
-    attended(
+    Box::pin(attended(
         context,
         &crew.launcher,
         plan,
         events,
         &args.command,
         &mut signals,
-    )
+    ))
     .await
 }
 
@@ -59,14 +59,14 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
     let record = crew.launcher.find(&args.id).await?;
     let request = request::resumed(args, &record, context.console.format, &context.surroundings)?;
     let plan = crew.launcher.plan(request).await?;
-    attended(
+    Box::pin(attended(
         context,
         &crew.launcher,
         plan,
         events,
         &args.command,
         &mut signals,
-    )
+    ))
     .await
 }
 
@@ -92,6 +92,8 @@ async fn attended(
     let follow = Follow {
         launcher,
         record: &record,
+        subject: Subject::Agent,
+        detach_keys: &args.detach_keys,
         redactor: &redactor,
         console,
         from: Offset(0),

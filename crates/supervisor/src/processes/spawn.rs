@@ -4,7 +4,7 @@
 //!
 //! The child gets exactly the given arguments and variables, descriptors 0 to 2 and no other, a session of its own, no
 //! blocked and no ignored signal, no core files, and dies with the thread that started it. The file mode mask and all
-//! other limits are the caller's.
+//! limits of which nothing was said are the caller's.
 //!
 //! It is born in its cgroup. Moving in afterwards takes a write that waits for every processor of the machine, for two to
 //! eleven milliseconds; that is done only where the kernel does not let anybody be born in one.
@@ -25,6 +25,7 @@ use std::{
 
 use groundcrew_core::{
     env::Environment,
+    executor::Limits,
     process::{ProcessSpec, StdioKind},
 };
 use rustix::{
@@ -39,7 +40,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use zeroize::Zeroize;
 
 use super::streams::{self, Streams};
-use crate::tree::Seat;
+use crate::tree::{Seat, each_process};
 
 /// A process that runs its program.
 #[derive(Debug)]
@@ -248,6 +249,7 @@ struct Child<'a> {
     parent: Pid,
     terminal: bool,
     no_new_privileges: bool,
+    limits: [(Resource, Option<u64>); 3],
     /// The `cgroup.procs` that it enters first, unless it was born there.
     entry: Option<RawFd>,
     /// Descriptors below this may be open.
@@ -296,14 +298,21 @@ impl Child<'_> {
             ioctl_tiocsctty(unsafe { BorrowedFd::borrow_raw(1) })?;
         }
         reset_signals()?;
-        let core = getrlimit(Resource::Core);
-        setrlimit(
-            Resource::Core,
-            Rlimit {
-                current: Some(0),
-                maximum: core.maximum,
-            },
-        )?;
+        for (resource, limit) in self.limits {
+            let limit = match limit {
+                Some(_) => Rlimit {
+                    current: limit,
+                    maximum: limit,
+                },
+                // None by default, and whoever wants one may still have it.
+                None if resource == Resource::Core => Rlimit {
+                    current: Some(0),
+                    maximum: getrlimit(resource).maximum,
+                },
+                None => continue,
+            };
+            setrlimit(resource, limit)?;
+        }
         if self.no_new_privileges {
             rustix::thread::set_no_new_privs(true)?;
         }
@@ -317,6 +326,7 @@ pub(super) fn spawn(
     program: &Path,
     spec: &ProcessSpec,
     environment: &Environment,
+    limits: &Limits,
     seat: Option<&Seat>,
 ) -> io::Result<Spawned> {
     let image = Image::new(program, spec, environment)?;
@@ -329,6 +339,7 @@ pub(super) fn spawn(
         parent: getpid(),
         terminal: matches!(spec.stdio, StdioKind::Terminal(_)),
         no_new_privileges: spec.no_new_privileges,
+        limits: each_process(limits).map(|(_, resource, limit)| (resource, limit)),
         entry: None,
         limit: getrlimit(Resource::Nofile)
             .current
@@ -408,6 +419,7 @@ mod tests {
             stdio: StdioKind::Pipes,
             stdin: StdinPolicy::Empty,
             time_limit: None,
+            idle_limit: None,
             stop: StopOrder::default(),
             no_new_privileges: false,
             main: false,
@@ -423,6 +435,7 @@ mod tests {
             Path::new("/bin/true"),
             &spec(&["true"]),
             &Environment::new(),
+            &Limits::default(),
             seat.as_ref(),
         )
         .unwrap();
@@ -445,7 +458,7 @@ mod tests {
         ];
         let groves = ways.map(|(name, policy)| {
             let id = format!("test-speed-{name}-{}", std::process::id());
-            Grove::plant(&InstanceId::new(id).unwrap(), policy).unwrap()
+            Grove::plant(&InstanceId::new(id).unwrap(), policy, &Limits::default()).unwrap()
         });
         let mut took = [const { Vec::new() }; 3];
         for round in 0..44 {

@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     Processes,
+    activity::Activity,
     input::Input,
     output::Output,
     process::{Process, Watched},
@@ -139,7 +140,7 @@ impl Processes {
                     .retryable(false));
             }
             let seat = self.0.grove.seat(id);
-            match spawn::spawn(program, spec, environment, seat.as_ref()) {
+            match spawn::spawn(program, spec, environment, &self.0.limits, seat.as_ref()) {
                 Ok(spawned) => return Ok((spawned, seat)),
                 Err(e) => match e.raw_os_error() {
                     Some(libc::ETXTBSY) if Instant::now() < until => {
@@ -154,10 +155,14 @@ impl Processes {
                         | libc::EINVAL
                         | libc::ENODEV
                         | libc::ENOENT,
-                    ) if seat.is_some() && self.0.table.borrow().is_empty() => {
+                    ) if seat.is_some()
+                        && self.0.table.borrow().is_empty()
+                        && self.0.grove.may_do_without() =>
+                    {
                         drop(seat);
-                        let spawned = spawn::spawn(program, spec, environment, None)
-                            .map_err(|e| refusal::explain(e, program, spec, environment))?;
+                        let spawned =
+                            spawn::spawn(program, spec, environment, &self.0.limits, None)
+                                .map_err(|e| refusal::explain(e, program, spec, environment))?;
                         self.0.grove.give_up_cgroup();
                         return Ok((spawned, None));
                     }
@@ -178,8 +183,9 @@ impl Processes {
     ) -> Result<(Rc<Process>, Watched), Error> {
         let failed = |e| Error::io("failed to watch the process", e).with("process", id);
         let log = Rc::new(RefCell::new(log));
+        let activity = Activity::new();
         let output = |fd, channel, pipe| {
-            Output::new(fd, channel, pipe, &log, &self.0.buffer).map_err(failed)
+            Output::new(fd, channel, pipe, &log, &self.0.buffer, &activity).map_err(failed)
         };
         let (input, terminal, outputs) = match spawned.streams {
             Streams::Pipes {
@@ -216,6 +222,7 @@ impl Processes {
             gone: watch::Sender::new(false),
             cause: Cell::new(None),
             deadline: watch::Sender::new(None),
+            activity: activity.clone(),
         });
         Ok((process, Watched { pidfd, outputs }))
     }

@@ -78,11 +78,17 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 impl Group {
-    /// Returns where the group of an instance is made; `None` where there is no hierarchy.
-    pub(super) fn place(instance: &InstanceId) -> Option<PathBuf> {
+    /// Returns where our own group is; `None` where there is no hierarchy.
+    pub(super) fn own() -> Option<PathBuf> {
         let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
         let groups = std::fs::read("/proc/self/cgroup").ok()?;
-        Some(own_group(&mounts, &groups)?.join(format!("groundcrew-{instance}")))
+        // As a path is written, without the slash that the root of the hierarchy ends in.
+        Some(own_group(&mounts, &groups)?.components().collect())
+    }
+
+    /// Returns where the group of an instance is made; `None` where there is no hierarchy.
+    pub(super) fn place(instance: &InstanceId) -> Option<PathBuf> {
+        Some(Self::own()?.join(format!("groundcrew-{instance}")))
     }
 
     /// Makes the group of an instance; `None` where this machine or this user has none.

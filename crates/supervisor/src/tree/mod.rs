@@ -13,6 +13,7 @@
 //! Neither way gets hold of what a privileged process moved below another supervisor.
 
 mod cgroup;
+mod limits;
 mod pause;
 mod seat;
 mod sweep;
@@ -28,11 +29,13 @@ use std::{
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
+    executor::Limits,
     id::{InstanceId, ProcessId},
 };
 use rustix::process::{Pid, Signal};
 
 use cgroup::{Group, Leaf};
+pub(crate) use limits::each_process;
 pub(crate) use pause::Pause;
 pub(crate) use seat::Seat;
 use sweep::{Known, Seen};
@@ -66,6 +69,8 @@ struct Share {
 pub(crate) struct Grove {
     group: RefCell<Option<Group>>,
     births: bool,
+    /// Whether its processes must be in it: limits hold there alone.
+    needed: bool,
     trees: RefCell<Vec<Weak<Tree>>>,
 }
 
@@ -165,16 +170,32 @@ impl Share {
 
 impl Grove {
     /// Makes the calling process the subreaper of all its descendants, and finds a cgroup.
-    pub(crate) fn plant(instance: &InstanceId, policy: CgroupPolicy) -> Result<Rc<Self>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; `Unsupported` for limits that need a cgroup or a controller which is missing.
+    pub(crate) fn plant(
+        instance: &InstanceId,
+        policy: CgroupPolicy,
+        limits: &Limits,
+    ) -> Result<Rc<Self>, Error> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| Error::io("failed to become the subreaper", e.into()))?;
         let group = match policy {
             CgroupPolicy::Automatic | CgroupPolicy::Entered => Group::make(instance),
             CgroupPolicy::Never => None,
         };
+        limits::apply(group.as_ref().map(Group::directory), limits).inspect_err(|_| {
+            if let Some(group) = &group {
+                group.remove();
+            }
+        })?;
         Ok(Rc::new(Self {
             group: RefCell::new(group),
             births: policy == CgroupPolicy::Automatic,
+            needed: limits.memory.is_some()
+                || limits.milli_cpus.is_some()
+                || limits.processes.is_some(),
             trees: RefCell::default(),
         }))
     }
@@ -191,6 +212,11 @@ impl Grove {
     pub(crate) fn seat(&self, id: &ProcessId) -> Option<Seat> {
         let (leaf, directory) = self.group.borrow().as_ref()?.leaf(id).ok()?;
         Some(Seat::new(leaf, directory, self.births))
+    }
+
+    /// Returns whether processes may be started outside of the cgroup.
+    pub(crate) fn may_do_without(&self) -> bool {
+        !self.needed
     }
 
     /// Gives the cgroup up: the first process could not enter it.
@@ -419,6 +445,15 @@ pub async fn end_remains(
     }
     group.remove();
     Ok(())
+}
+
+/// Finds out whether instances that this process starts can be held to limits; touches nothing.
+///
+/// # Errors
+///
+/// `InvalidInput` for a limit under which nothing lives; `Unsupported`, naming what this machine or this user lacks.
+pub fn check_limits(limits: &Limits) -> Result<(), Error> {
+    limits::check(Group::own().as_deref(), limits)
 }
 
 /// Returns where the cgroup of an instance would be made, to be written down before it is; none where there is no hierarchy.

@@ -21,6 +21,8 @@ macro_rules! alone {
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
 mod spawn;
