@@ -29,6 +29,8 @@ mod spawn;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod stubborn;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod tree;
