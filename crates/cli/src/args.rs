@@ -1,7 +1,9 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod limits;
 mod secret;
+mod watching;
 
 use std::{ffi::OsString, time::Duration};
 
@@ -11,10 +13,14 @@ use groundcrew_core::{
     process::Lease,
 };
 
+use crate::detaching::DetachKeys;
+
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
+pub(crate) use limits::LimitArgs;
+pub(crate) use watching::{AttachArgs, ExecArgs, LogsArgs};
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -87,8 +93,13 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Attach to the command of a run: its output so far, then live.
     ///
-    /// With a terminal, keys are sent to it; Ctrl-] detaches. Without one, Ctrl-C only detaches.
+    /// With a terminal, keys are sent to it, in place of whoever worked in it before; Ctrl-] detaches. Without one, Ctrl-C only detaches.
     Attach(AttachArgs),
+    /// Run one more command in a run, with its environment and in its workspace.
+    ///
+    /// Its exit code is passed through, as for `run`. What it leaves running is ended when it ends; the run goes on. The
+    /// run's own end, or `stop`, ends it as well.
+    Exec(ExecArgs),
     /// End the processes of a run; its workspace stays.
     Stop(StopArgs),
     /// Run a command again in the workspace that a run kept.
@@ -112,7 +123,7 @@ pub(crate) enum Verb {
 impl Verb {
     /// Returns whether exit codes are those of the command that is run.
     pub(crate) const fn passes_code_through(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Resume(_))
+        matches!(self, Self::Run(_) | Self::Resume(_) | Self::Exec(_))
     }
 }
 
@@ -201,6 +212,12 @@ pub(crate) struct CommandArgs {
     /// End the command after that long, such as 90s, 30m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
+    /// End the command when it printed nothing and got no input for that long.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub idle_timeout: Option<Duration>,
+    /// How much of the machine it may use.
+    #[command(flatten)]
+    pub limits: LimitArgs,
     /// How long the run lives on without us: a duration or `none` for ever [default: 15m; with --detach: none].
     #[arg(long, value_name = "DURATION", value_parser = lease)]
     pub lease: Option<Lease>,
@@ -216,6 +233,9 @@ pub(crate) struct CommandArgs {
     /// Give the command no terminal.
     #[arg(long, short = 'T', overrides_with = "terminal")]
     pub no_terminal: bool,
+    /// Keys that leave a terminal, such as ctrl-p,ctrl-q, or `none`.
+    #[arg(long, value_name = "KEYS", default_value_t)]
+    pub detach_keys: DetachKeys,
 }
 
 impl CommandArgs {
@@ -261,43 +281,6 @@ pub(crate) struct LsArgs {
 /// Which run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct IdArgs {
-    /// Run id, or a unique prefix of one.
-    #[arg(value_name = "ID")]
-    pub id: String,
-}
-
-/// Arguments of `logs`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct LogsArgs {
-    /// Show output as it was recorded: secrets of the run are not hidden.
-    #[arg(long)]
-    pub raw: bool,
-    /// Go on with what the command prints, until it ends.
-    #[arg(long, short = 'f')]
-    pub follow: bool,
-    /// Begin behind that many bytes of output.
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
-    pub from: u64,
-    /// Run id, or a unique prefix of one.
-    #[arg(value_name = "ID")]
-    pub id: String,
-}
-
-/// Arguments of `attach`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct AttachArgs {
-    /// Show output as it was recorded: secrets of the run are not hidden.
-    #[arg(long)]
-    pub raw: bool,
-    /// Begin behind that many bytes of output [default: 0; with a terminal, near the end].
-    #[arg(long, value_name = "OFFSET")]
-    pub from: Option<u64>,
-    /// Forward standard input to its end, in place of whoever does so now.
-    #[arg(long, short = 'i')]
-    pub interactive: bool,
-    /// Only watch, even with a terminal.
-    #[arg(long, short = 'T', conflicts_with = "interactive")]
-    pub no_terminal: bool,
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,

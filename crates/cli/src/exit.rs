@@ -37,7 +37,7 @@ pub fn signalled(number: i32) -> u8 {
 
 /// Returns the code that `run` ends with for a command that ended so.
 pub fn of_command(status: ExitStatus) -> u8 {
-    if status.cause == EndCause::TimedOut {
+    if matches!(status.cause, EndCause::TimedOut | EndCause::Idle) {
         return TIMED_OUT;
     }
     match (status.code, status.signal) {
@@ -108,11 +108,13 @@ mod tests {
             of_command(signalled_status(Signal::TERM, EndCause::TimedOut)),
             124
         );
-        let status = ExitStatus {
-            cause: EndCause::TimedOut,
-            ..ExitStatus::exited(0)
-        };
-        assert_eq!(of_command(status), 124);
+        for cause in [EndCause::TimedOut, EndCause::Idle] {
+            let status = ExitStatus {
+                cause,
+                ..ExitStatus::exited(0)
+            };
+            assert_eq!(of_command(status), 124);
+        }
     }
 
     #[test]

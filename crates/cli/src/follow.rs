@@ -12,13 +12,14 @@ use groundcrew_core::{
     error::{Chain, Error, ErrorKind},
     id::ProcessId,
     instance::{SharedInstance, Stdio},
-    process::{ExitStatus, Offset, Role, Signal},
+    process::{ExitStatus, Offset, Role, Signal, StopOrder, TerminalSize},
     redact::{HOLD_FOR_PIPE, HOLD_FOR_TERMINAL, Redactor},
     store::RunRecord,
 };
 
 use crate::{
     console::Console,
+    detaching::DetachKeys,
     failing::Failing,
     masking::Masking,
     output::{Output, Shape},
@@ -31,6 +32,9 @@ use crate::{
 const STOPPED: u8 = 2;
 /// How far we are with ending the command: it was killed.
 const KILLED: u8 = 3;
+
+/// How long a program gets to notice one change of its terminal's size before the next.
+const BETWEEN_SIZES: Duration = Duration::from_millis(100);
 
 /// How long we wait for a reader when we leave.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -68,6 +72,22 @@ pub(crate) enum Ending {
     Left(Call),
 }
 
+/// Which process is followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject<'a> {
+    /// The run's command: ending it ends the run.
+    Agent,
+    /// Another process of the run, which goes on without it.
+    Process(&'a ProcessId),
+}
+
+impl<'a> Subject<'a> {
+    /// Returns the process of that name; the command if none is named.
+    pub(crate) fn of(name: Option<&'a ProcessId>) -> Self {
+        name.map_or(Self::Agent, Self::Process)
+    }
+}
+
 /// What to follow, and how.
 #[derive(Debug)]
 pub(crate) struct Follow<'a> {
@@ -75,6 +95,10 @@ pub(crate) struct Follow<'a> {
     pub launcher: &'a Launcher,
     /// The run.
     pub record: &'a RunRecord,
+    /// Which of its processes.
+    pub subject: Subject<'a>,
+    /// The keys that leave a terminal.
+    pub detach_keys: &'a DetachKeys,
     /// What hides its secrets.
     pub redactor: &'a Redactor,
     /// Where we talk.
@@ -102,7 +126,10 @@ impl Follow<'_> {
         if self.called == Some(Call::Hangup) {
             return Ok(Ending::Detached(self.called));
         }
-        let agent = agent_process()?;
+        let agent = match self.subject {
+            Subject::Agent => agent_process()?,
+            Subject::Process(id) => id.clone(),
+        };
         let (instance, mut stdio) = self.attach(&agent).await?;
         let raw = match self.inward {
             Inward::Terminal => Some(RawMode::enter()?),
@@ -120,7 +147,10 @@ impl Follow<'_> {
         let mut forwarding = self.forwarding(&mut stdio)?;
         let mut actions = Actions::new();
         if raw.is_some() {
-            actions.push(resize(&instance, &agent));
+            actions.push(match self.meaning {
+                Meaning::Command => resize(&instance, &agent),
+                Meaning::Watching => redraw(&instance, &agent),
+            });
         }
         let mut stops = Actions::new();
         let mut level = 0;
@@ -213,8 +243,22 @@ impl Follow<'_> {
         let input = || Input::start().map_err(|e| Error::io("standard input cannot be read", e));
         Ok(match self.inward {
             Inward::Nothing => pending().boxed(),
-            Inward::Pipe => input()?.forward_pipe(writer).boxed(),
-            Inward::Terminal => input()?.forward_terminal(writer).boxed(),
+            Inward::Pipe => {
+                let console = self.console.clone();
+                let taken = move || console.note("another writer took over the input");
+                input()?.forward_pipe(writer, taken).boxed()
+            }
+            Inward::Terminal => {
+                let (console, keys) = (self.console.clone(), self.detach_keys);
+                // The terminal is raw: a new line alone does not go back to its beginning.
+                let text = format!(
+                    "\r\ngroundcrew: another writer took over; this terminal only watches now, {keys} leaves\r"
+                );
+                let taken = move || console.plain(&text);
+                input()?
+                    .forward_terminal(writer, self.detach_keys.clone(), taken)
+                    .boxed()
+            }
         })
     }
 
@@ -256,12 +300,18 @@ impl Follow<'_> {
             ..STOPPED => signal(instance, agent, call.number()),
             STOPPED => {
                 self.say("stopping; once more kills");
+                if let Subject::Process(process) = self.subject {
+                    return end(instance, process);
+                }
                 let run = &self.record.run;
                 async move { self.launcher.stop(run, None).await.map(drop) }.boxed()
             }
             _ => {
                 self.say("killing");
                 let killing = signal(instance, agent, Signal::KILL);
+                if matches!(self.subject, Subject::Process(_)) {
+                    return killing;
+                }
                 let run = &self.record.run;
                 async move {
                     killing.await?;
@@ -312,6 +362,36 @@ fn signal<'a>(
 fn resize<'a>(instance: &SharedInstance, agent: &ProcessId) -> BoxFuture<'a, Result<(), Error>> {
     let (instance, agent) = (SharedInstance::clone(instance), agent.clone());
     async move { instance.resize(&agent, terminal::size()).await }.boxed()
+}
+
+/// Makes a program draw its screen anew: it does when its terminal changes its size, and only then.
+fn redraw<'a>(instance: &SharedInstance, process: &ProcessId) -> BoxFuture<'a, Result<(), Error>> {
+    let (instance, process) = (SharedInstance::clone(instance), process.clone());
+    async move {
+        let size = terminal::size();
+        let other = TerminalSize {
+            columns: size.columns.saturating_sub(1).max(1),
+            ..size
+        };
+        instance.resize(&process, other).await?;
+        // One change at a time, or a program sees only the second and finds its size unchanged; it tells nobody that it saw.
+        tokio::time::sleep(BETWEEN_SIZES).await;
+        instance.resize(&process, terminal::size()).await
+    }
+    .boxed()
+}
+
+/// Ends one process and its tree: asked first, killed after a grace.
+fn end<'a>(instance: &SharedInstance, process: &ProcessId) -> BoxFuture<'a, Result<(), Error>> {
+    let (instance, process) = (SharedInstance::clone(instance), process.clone());
+    async move {
+        instance.signal(&process, Signal::TERM).await?;
+        match tokio::time::timeout(StopOrder::default().grace, instance.wait(&process)).await {
+            Ok(ended) => ended.map(drop),
+            Err(_) => instance.signal(&process, Signal::KILL).await,
+        }
+    }
+    .boxed()
 }
 
 #[cfg(test)]

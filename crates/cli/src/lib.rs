@@ -5,6 +5,7 @@ mod agents;
 mod args;
 mod config;
 mod console;
+mod detaching;
 mod documents;
 mod env_file;
 pub mod exit;
@@ -115,6 +116,7 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Show(args) => verbs::list::show(context, args).await,
             Verb::Logs(args) => verbs::logs::logs(context, args).await,
             Verb::Attach(args) => Box::pin(verbs::attach::attach(context, args)).await,
+            Verb::Exec(args) => Box::pin(verbs::exec::exec(context, args)).await,
             Verb::Stop(args) => verbs::stop::stop(context, args).await,
             Verb::Close(args) => verbs::closing::close(context, args).await,
             Verb::Rm(args) => verbs::closing::rm(context, args).await,

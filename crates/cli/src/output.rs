@@ -28,10 +28,43 @@ pub(crate) struct Output {
     shape: Shape,
     /// What hides the run's secrets.
     masking: Masking,
+    /// What is left out.
+    filter: Filter,
     /// What a program switched at our terminal, if it works in it.
     screen: Option<Screen>,
     /// Behind the last byte that was taken.
     at: Offset,
+}
+
+/// Which output is written; the end is, whatever it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// Nothing that was recorded before, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Standard output.
+    pub stdout: bool,
+    /// Standard error.
+    pub stderr: bool,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            since_ms: 0,
+            stdout: true,
+            stderr: true,
+        }
+    }
+}
+
+impl Filter {
+    fn passes(self, frame: &Frame) -> bool {
+        match frame.kind {
+            FrameKind::Stdout(_) => self.stdout && frame.at_ms >= self.since_ms,
+            FrameKind::Stderr(_) => self.stderr && frame.at_ms >= self.since_ms,
+            _ => true,
+        }
+    }
 }
 
 /// How frames are written.
@@ -72,9 +105,15 @@ impl Output {
             printer: Printer::start()?,
             shape,
             masking,
+            filter: Filter::default(),
             screen: None,
             at,
         })
+    }
+
+    /// Leaves some of it out.
+    pub(crate) fn only(&mut self, filter: Filter) {
+        self.filter = filter;
     }
 
     /// Follows what is switched at our terminal, so that [`finish`](Self::finish) puts it back.
@@ -126,7 +165,11 @@ impl Output {
         self.at = Offset(behind);
     }
 
+    /// Writes a frame unless it is left out; only here, because a secret may begin in one that is.
     async fn write_masked(&mut self, frame: Frame) {
+        if !self.filter.passes(&frame) {
+            return;
+        }
         if let (Some(screen), FrameKind::Stdout(bytes)) = (&mut self.screen, &frame.kind) {
             screen.read(bytes);
         }

@@ -62,6 +62,7 @@ pub(crate) fn fresh(
         caches: variables.caches,
         lease,
         keep: args.place.keep,
+        limits: args.command.limits.limits(),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -105,6 +106,7 @@ pub(crate) fn resumed(
         caches: variables.caches,
         lease,
         keep: record.keep,
+        limits: args.command.limits.limits(),
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
 }
@@ -306,6 +308,7 @@ fn command(
             StdinPolicy::Empty
         },
         time_limit: args.timeout,
+        idle_limit: args.idle_timeout,
         stop: None,
     };
     let lease = args.lease.unwrap_or(if args.detach {

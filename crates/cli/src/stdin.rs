@@ -1,8 +1,15 @@
 //! Our standard input, read by a thread of its own so that a read which never returns holds nobody up.
 
-use std::{io, pin::Pin, thread};
+use std::{
+    future::{pending, poll_fn},
+    io,
+    pin::Pin,
+    task::Poll,
+    thread,
+};
 
 use bytes::Bytes;
+use groundcrew_core::error::{Error, ErrorKind};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -12,10 +19,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// The key that detaches, Ctrl-].
-const DETACH_KEY: u8 = 0x1d;
-/// The same key from a terminal that reports keys in the extended way.
-const DETACH_KEY_EXTENDED: &[u8] = b"\x1b[93;5u";
+use crate::detaching::{DetachKeys, Typed};
 
 /// Where the process's standard input is written.
 pub(crate) type Writer = Pin<Box<dyn AsyncWrite + Send>>;
@@ -49,46 +53,96 @@ impl Input {
         Ok(Self(receiver))
     }
 
-    /// Forwards everything to its end, then closes the process's standard input.
-    pub(crate) async fn forward_pipe(mut self, mut writer: Writer) -> Forwarded {
-        while let Some(bytes) = self.0.recv().await {
+    /// Forwards everything to its end, then closes the process's standard input; `taken` is told if another writer took over.
+    pub(crate) async fn forward_pipe(
+        mut self,
+        mut writer: Writer,
+        taken: impl FnOnce(),
+    ) -> Forwarded {
+        loop {
+            let bytes = tokio::select! {
+                bytes = self.0.recv() => bytes,
+                error = refused(Some(&mut writer)) => {
+                    tell(&error, taken);
+                    return Forwarded::All;
+                }
+            };
+            let Some(bytes) = bytes else {
+                drop(writer.shutdown().await);
+                return Forwarded::All;
+            };
             // A process that does not read its input to the end is no failure.
-            if writer.write_all(&bytes).await.is_err() || writer.flush().await.is_err() {
+            if let Err(error) = send(&mut writer, &bytes).await {
+                tell(&error, taken);
                 return Forwarded::All;
             }
         }
-        drop(writer.shutdown().await);
-        Forwarded::All
     }
 
-    /// Forwards keys until the detach key is pressed or the terminal is gone.
+    /// Forwards keys until those that leave are pressed or the terminal is gone.
     ///
-    /// * A writer that took over from us leaves us watching; the detach key still works.
-    pub(crate) async fn forward_terminal(mut self, writer: Writer) -> Forwarded {
-        let mut writer = Some(writer);
-        while let Some(bytes) = self.0.recv().await {
-            let key = detach_key(&bytes);
-            if let Some(open) = &mut writer {
-                let keys = &bytes[..key.unwrap_or(bytes.len())];
-                if open.write_all(keys).await.is_err() || open.flush().await.is_err() {
+    /// * A writer that took over from us, of which `taken` is told at once, leaves us watching; the keys still leave.
+    pub(crate) async fn forward_terminal(
+        mut self,
+        writer: Writer,
+        keys: DetachKeys,
+        taken: impl FnOnce(),
+    ) -> Forwarded {
+        let (mut writer, mut taken) = (Some(writer), Some(taken));
+        let mut typed = Typed::new(keys);
+        loop {
+            let bytes = tokio::select! {
+                bytes = self.0.recv() => bytes,
+                error = refused(writer.as_mut()) => {
                     writer = None;
+                    if let Some(taken) = taken.take() {
+                        tell(&error, taken);
+                    }
+                    continue;
+                }
+            };
+            let Some(bytes) = bytes else {
+                return Forwarded::Gone;
+            };
+            let (keys, leave) = typed.push(&bytes);
+            if let Some(open) = &mut writer
+                && let Err(error) = send(open, &keys).await
+            {
+                writer = None;
+                if let Some(taken) = taken.take() {
+                    tell(&error, taken);
                 }
             }
-            if key.is_some() {
+            if leave {
                 return Forwarded::Detach;
             }
         }
-        Forwarded::Gone
     }
 }
 
-/// Returns where the detach key was pressed.
-fn detach_key(keys: &[u8]) -> Option<usize> {
-    let plain = keys.iter().position(|key| *key == DETACH_KEY);
-    let extended = keys
-        .windows(DETACH_KEY_EXTENDED.len())
-        .position(|window| window == DETACH_KEY_EXTENDED);
-    plain.into_iter().chain(extended).min()
+async fn send(writer: &mut Writer, bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
+}
+
+/// Waits until nothing can be written any more; never returns where that is not told.
+async fn refused(writer: Option<&mut Writer>) -> io::Error {
+    let Some(writer) = writer else {
+        return pending().await;
+    };
+    poll_fn(|cx| match writer.as_mut().poll_write(cx, &[]) {
+        Poll::Ready(Err(error)) => Poll::Ready(error),
+        _ => Poll::Pending,
+    })
+    .await
+}
+
+/// Tells that another writer took over, if that is why; a process that ended tells so itself.
+fn tell(error: &io::Error, taken: impl FnOnce()) {
+    let why = error.get_ref().and_then(|why| why.downcast_ref::<Error>());
+    if why.is_some_and(|why| why.kind() == ErrorKind::Conflict) {
+        taken();
+    }
 }
 
 fn read_all(sender: &mpsc::Sender<Bytes>) {
@@ -134,7 +188,8 @@ mod tests {
     #[tokio::test]
     async fn c19_input_is_sent_whole_then_closed() {
         let (near, mut far) = tokio::io::duplex(4);
-        let sent = input(&[b"hello ", b"\x1dworld"]).forward_pipe(Box::pin(near));
+        let sent = input(&[b"hello ", b"\x1dworld"])
+            .forward_pipe(Box::pin(near), || panic!("nobody took over"));
         let read = async {
             let mut all = Vec::new();
             tokio::io::AsyncReadExt::read_to_end(&mut far, &mut all)
@@ -155,7 +210,7 @@ mod tests {
         drop(far);
         assert_eq!(
             input(&[b"more than fits"])
-                .forward_pipe(Box::pin(near))
+                .forward_pipe(Box::pin(near), || panic!("nobody took over"))
                 .await,
             Forwarded::All
         );
@@ -166,7 +221,11 @@ mod tests {
         for key in [&b"ab\x1dcd"[..], b"ab\x1b[93;5ucd"] {
             let (near, mut far) = tokio::io::duplex(64);
             assert_eq!(
-                input(&[key]).forward_terminal(Box::pin(near)).await,
+                input(&[key])
+                    .forward_terminal(Box::pin(near), DetachKeys::default(), || panic!(
+                        "nobody took over"
+                    ))
+                    .await,
                 Forwarded::Detach
             );
             let mut all = Vec::new();
@@ -181,7 +240,11 @@ mod tests {
     async fn a_terminal_that_is_gone_does_not_close_the_input_and_one_taken_over_can_detach() {
         let (near, far) = tokio::io::duplex(64);
         assert_eq!(
-            input(&[b"a"]).forward_terminal(Box::pin(near)).await,
+            input(&[b"a"])
+                .forward_terminal(Box::pin(near), DetachKeys::default(), || panic!(
+                    "nobody took over"
+                ))
+                .await,
             Forwarded::Gone
         );
         drop(far);
@@ -189,9 +252,59 @@ mod tests {
         drop(far);
         assert_eq!(
             input(&[b"aa", b"\x1d"])
-                .forward_terminal(Box::pin(near))
+                .forward_terminal(Box::pin(near), DetachKeys::default(), || panic!(
+                    "nobody took over"
+                ))
                 .await,
             Forwarded::Detach
         );
+    }
+
+    /// A writer whose place is taken as soon as it is asked.
+    struct Taken;
+
+    impl AsyncWrite for Taken {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let why = Error::new(ErrorKind::Conflict, "another writer took over");
+            Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, why)))
+        }
+
+        fn poll_flush(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_earlier_writer_is_told_without_a_key_and_can_still_leave() {
+        let (sender, receiver) = mpsc::channel(1);
+        let (told, heard) = tokio::sync::oneshot::channel();
+        let forwarding =
+            Input(receiver).forward_terminal(Box::pin(Taken), DetachKeys::default(), || {
+                told.send(()).unwrap();
+            });
+        let press = async {
+            heard.await.unwrap();
+            sender.send(Bytes::from_static(b"x\x1d")).await.unwrap();
+        };
+        assert_eq!(tokio::join!(forwarding, press).0, Forwarded::Detach);
+        let mut told = false;
+        input(&[b"x"])
+            .forward_pipe(Box::pin(Taken), || told = true)
+            .await;
+        assert!(told);
     }
 }

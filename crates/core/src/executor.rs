@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::Error,
+    error::{Error, ErrorKind},
     id::{ExecutorName, InstallId, InstanceId, RunId, SessionId},
     identity::{Identity, Presence},
     instance::SharedInstance,
@@ -47,6 +47,8 @@ pub struct Capabilities {
     pub terminal: bool,
     /// Whether instances outlive the controller.
     pub detached: bool,
+    /// Whether instances can be held to [`Limits`]; `check` tells which of them this machine lacks.
+    pub limits: bool,
     /// Whether `create` returns secrets that a later controller needs; their removal is armed before.
     pub runtime_secrets: bool,
 }
@@ -60,8 +62,68 @@ impl Capabilities {
             inherits_environment: true,
             terminal: true,
             detached: true,
+            limits: true,
             runtime_secrets: false,
         }
+    }
+}
+
+/// How much of the machine an instance may use; what is none is not limited.
+///
+/// An executor that cannot hold an instance to one that is asked for refuses it in `check`; it is never left out silently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Memory, in bytes, of all its processes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Processors, in thousandths of one, of all its processes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub milli_cpus: Option<u64>,
+    /// How many processes and threads it may have at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// How many descriptors each of its processes may have open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// How large a file each of its processes may write, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<u64>,
+    /// How large a core file each of its processes may leave, in bytes; without a word none, until a process asks for more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_size: Option<u64>,
+}
+
+impl Limits {
+    /// Returns whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks that each can be meant.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput`, naming the one under which no process could live.
+    pub fn check(&self) -> Result<(), Error> {
+        let least = [
+            ("memory", self.memory, 1 << 20),
+            ("milli_cpus", self.milli_cpus, 10),
+            ("processes", self.processes, 1),
+            ("open_files", self.open_files, 8),
+        ];
+        for (name, asked, least) in least {
+            if let Some(asked) = asked.filter(|asked| *asked < least) {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "no process can live under this limit",
+                )
+                .with("limit", name)
+                .with("asked", asked)
+                .with("least", least));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -79,6 +141,9 @@ pub struct InstanceSpec {
     pub workspace: Option<PathBuf>,
     /// How long it lives without a controller until told otherwise.
     pub lease: Lease,
+    /// How much of the machine it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
     /// Options that only this executor reads.
     #[serde(default)]
     pub options: serde_json::Map<String, serde_json::Value>,
@@ -120,7 +185,7 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// Returns what it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Checks a specification; touches nothing, refuses unknown options by name.
+    /// Checks a specification; touches nothing, refuses unknown options by name, and limits that it cannot hold an instance to.
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error>;
 
     /// Returns the directory for private files of an instance, absolute, as seen inside it; touches nothing.

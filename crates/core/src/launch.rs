@@ -381,6 +381,7 @@ impl Attempt {
             stdio: agent.stdio,
             stdin: agent.stdin,
             time_limit: agent.time_limit.map(Milliseconds),
+            idle_limit: agent.idle_limit.map(Milliseconds),
             stop: agent.stop.clone(),
             // Host processes may need sudo and set-uid programs; nothing of the kind is needed elsewhere.
             no_new_privileges: isolation != Isolation::Process,

@@ -69,7 +69,7 @@ pub(crate) fn ended_state(status: Option<ExitStatus>) -> RunState {
     match status.map(|status| status.cause) {
         Some(EndCause::Itself) => RunState::Exited,
         Some(EndCause::Stopped) => RunState::Stopped,
-        Some(EndCause::TimedOut) => RunState::TimedOut,
+        Some(EndCause::TimedOut | EndCause::Idle) => RunState::TimedOut,
         Some(EndCause::LeaseLapsed) | None => RunState::Interrupted,
     }
 }

@@ -148,6 +148,7 @@ impl Plan {
             session: self.session.clone(),
             workspace: Some(self.workspace.path.clone()),
             lease: Lease::UNTIL_COMMIT,
+            limits: self.request.limits,
             options: self.request.options.clone(),
         }
     }

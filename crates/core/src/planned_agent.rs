@@ -28,6 +28,8 @@ pub struct PlannedAgent {
     pub stdin: StdinPolicy,
     /// Ends it this long after its start.
     pub time_limit: Option<Duration>,
+    /// Ends it once it wrote nothing and got no input for that long.
+    pub idle_limit: Option<Duration>,
     /// How it is ended.
     pub stop: StopOrder,
     /// Who it is and what was wanted, where a profile says how it is run.
@@ -67,6 +69,7 @@ pub(crate) async fn decide(
                 stdio: spec.stdio,
                 stdin: spec.stdin,
                 time_limit: spec.time_limit,
+                idle_limit: spec.idle_limit,
                 stop: spec.stop.clone().unwrap_or_default(),
                 used: None,
                 prompt: None,
@@ -166,6 +169,7 @@ fn chosen(
             spec.stdin
         },
         time_limit: spec.time_limit,
+        idle_limit: spec.idle_limit,
         stop: spec.stop.clone().unwrap_or_else(|| profile.stop.into()),
         used: Some(wanted.used.clone()),
         prompt,

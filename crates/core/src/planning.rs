@@ -66,6 +66,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         session: session.clone(),
         workspace: workspace.as_ref().map(|workspace| workspace.path.clone()),
         lease: Lease::UNTIL_COMMIT,
+        limits: request.limits,
         options: request.options.clone(),
     };
     problems.extend(registration.executor.check(&spec).err());
@@ -182,6 +183,10 @@ fn capability_problems(registration: &Registration, request: &LaunchRequest) -> 
     {
         problems.push(missing("terminals"));
     }
+    if !request.limits.is_empty() && !capabilities.limits {
+        problems.push(missing("limits for instances"));
+    }
+    problems.extend(request.limits.check().err());
     if !capabilities.host_paths {
         problems.push(missing("workspaces at their path on the host"));
     }

@@ -91,6 +91,9 @@ pub struct ProcessSpec {
     /// Ends it this long after its start, with [`EndCause::TimedOut`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Milliseconds>,
+    /// Ends it once it wrote nothing and got no input for that long, with [`EndCause::Idle`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_limit: Option<Milliseconds>,
     /// How it is ended.
     pub stop: StopOrder,
     /// Forbids gaining privileges through set-uid programs.
@@ -193,6 +196,8 @@ pub enum EndCause {
     Stopped,
     /// Its time limit passed.
     TimedOut,
+    /// It wrote nothing and got no input for as long as its idle limit.
+    Idle,
     /// No controller was connected for longer than the lease.
     LeaseLapsed,
 }
@@ -242,6 +247,7 @@ impl fmt::Display for ExitStatus {
             EndCause::Itself => "",
             EndCause::Stopped => " (stopped)",
             EndCause::TimedOut => " (time limit reached)",
+            EndCause::Idle => " (idle limit reached)",
             EndCause::LeaseLapsed => " (no controller within the lease)",
         })
     }

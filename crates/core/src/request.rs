@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use crate::{
     command::Command,
     env::{Definition, Key},
+    executor::Limits,
     id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
     payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
@@ -42,6 +43,8 @@ pub struct LaunchRequest {
     pub lease: Lease,
     /// Whether the workspace stays even if nothing was changed in it.
     pub keep: bool,
+    /// How much of the machine it may use; one that the executor cannot hold it to fails the plan.
+    pub limits: Limits,
     /// Options that only the executor reads; unknown ones are refused by its `check`.
     pub options: serde_json::Map<String, serde_json::Value>,
 }
@@ -65,6 +68,7 @@ impl LaunchRequest {
             caches: Vec::new(),
             lease: Lease::ATTACHED,
             keep: false,
+            limits: Limits::default(),
             options: serde_json::Map::new(),
         }
     }
@@ -104,6 +108,8 @@ pub struct AgentSpec {
     pub stdin: StdinPolicy,
     /// Ends it this long after its start.
     pub time_limit: Option<Duration>,
+    /// Ends it once it wrote nothing and got no input for that long.
+    pub idle_limit: Option<Duration>,
     /// How it is ended; the profile's own order if nothing is said, or the default one.
     pub stop: Option<StopOrder>,
 }

@@ -92,7 +92,7 @@ impl LocalExecutor {
         spec: &InstanceSpec,
         directory: &InstanceDirectory,
     ) -> Result<(), Error> {
-        StartFile::new(
+        let mut start = StartFile::new(
             self.install.clone(),
             id.clone(),
             spec.run.clone(),
@@ -100,8 +100,9 @@ impl LocalExecutor {
             directory.path(),
             self.logs_of(id),
             spec.lease,
-        )?
-        .write(directory.fd())
+        )?;
+        start.limits = spec.limits;
+        start.write(directory.fd())
     }
 
     async fn connect_to(
@@ -174,6 +175,8 @@ impl Executor for LocalExecutor {
     }
 
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        groundcrew_supervisor::check_limits(&spec.limits)
+            .map_err(|e| e.with("executor", &self.name))?;
         let unknown: Vec<&str> = spec.options.keys().map(String::as_str).collect();
         if unknown.is_empty() {
             Ok(())

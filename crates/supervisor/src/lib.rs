@@ -25,7 +25,7 @@ pub use start::{
     CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile, StartLock,
     boot_id,
 };
-pub use tree::end_remains;
+pub use tree::{check_limits, end_remains};
 
 /// The exit code for arguments that nobody understands.
 const USAGE: u8 = 2;

@@ -10,6 +10,7 @@ use std::{
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
+    executor::Limits,
     id::{InstallId, InstanceId, RunId, SessionId},
     process::Lease,
     wire,
@@ -61,6 +62,9 @@ pub struct StartFile {
     pub logs: PathBuf,
     /// How long it lives without a controller until told otherwise.
     pub lease: Lease,
+    /// How much of the machine it may use.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
     /// The only user who may control it.
     pub uid: u32,
     /// The boot in which it was written.
@@ -106,6 +110,7 @@ impl StartFile {
             socket: directory.join(SOCKET),
             logs,
             lease,
+            limits: Limits::default(),
             uid: rustix::process::geteuid().as_raw(),
             boot: boot_id()?,
         })

@@ -9,14 +9,43 @@ use groundcrew_core::{
     env::{Environment, Key},
     error::{Error, ErrorKind, ErrorReport},
     id::{InstallId, InstanceId, RunId, SessionId},
-    process::{Frame, FrameKind, Lease, Offset},
+    process::{EndCause, ExitStatus, Frame, FrameKind, Lease, Offset},
     wire::OsText,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-/// The version of the control protocol; the first element of every path.
-pub(crate) const PROTOCOL: u32 = 1;
+/// The newest version of the control protocol that we speak; a version is the first element of every path.
+///
+/// | version | what it brought |
+/// |---|---|
+/// | 1 | everything |
+/// | 2 | idle limits, and the end that they cause |
+///
+/// Both sides speak every version from [`OLDEST`] on: a controller begins with its newest, and goes down to what the
+/// supervisor answers with. So a run outlives an upgrade of the controller, and a downgrade.
+pub(crate) const PROTOCOL: u32 = 2;
+
+/// The oldest version that we speak.
+pub(crate) const OLDEST: u32 = 1;
+
+/// The version that brought idle limits.
+pub(crate) const IDLE_LIMITS: u32 = 2;
+
+/// Returns the version that a word names, if we speak it.
+pub(crate) fn spoken(word: &[u8]) -> Option<u32> {
+    let word = std::str::from_utf8(word).ok()?;
+    let version = word.parse().ok()?;
+    ((OLDEST..=PROTOCOL).contains(&version) && version.to_string() == word).then_some(version)
+}
+
+/// Tells an end in the words of a version.
+pub(crate) fn told_in(version: u32, mut status: ExitStatus) -> ExitStatus {
+    if version < IDLE_LIMITS && status.cause == EndCause::Idle {
+        status.cause = EndCause::TimedOut;
+    }
+    status
+}
 
 /// The header in which each side tells its version.
 pub(crate) const PROTOCOL_HEADER: &str = "x-groundcrew-protocol";
@@ -30,7 +59,7 @@ pub(crate) const CONNECTION_WINDOW: u32 = 1 << 30;
 /// The largest HTTP/2 frame, and how much output is gathered into one piece.
 pub(crate) const MAX_FRAME: u32 = 256 << 10;
 
-/// The answer to `GET /v1`.
+/// The answer to `GET /v2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,
@@ -42,7 +71,7 @@ pub(crate) struct Hello {
     pub(crate) lease: Lease,
 }
 
-/// The body of `POST /v1/shutdown`.
+/// The body of `POST /v2/shutdown`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Shutdown {
     pub(crate) grace_ms: u64,
@@ -60,7 +89,7 @@ pub(crate) fn mismatch(theirs: &str) -> Error {
         ErrorKind::Protocol,
         "controller and supervisor speak different versions of the control protocol; use the version that started it",
     )
-    .with("ours", PROTOCOL)
+    .with("ours", format!("{OLDEST} to {PROTOCOL}"))
     .with("theirs", theirs)
 }
 
@@ -290,7 +319,6 @@ pub(crate) fn end_of(frame: &Frame) -> Offset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use groundcrew_core::process::ExitStatus;
 
     fn frame(offset: u64, kind: FrameKind) -> Frame {
         Frame {

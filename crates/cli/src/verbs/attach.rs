@@ -3,7 +3,8 @@
 use groundcrew_core::{
     agent_process,
     error::{Error, ErrorKind},
-    process::{Offset, ProcessPhase},
+    id::ProcessId,
+    process::{Offset, ProcessPhase, ProcessState},
     redact::Redactor,
     store::RunRecord,
 };
@@ -14,7 +15,7 @@ use crate::{
     documents::{Document, Run},
     exit,
     failing::Failing,
-    follow::{Ending, Follow, Inward, Meaning},
+    follow::{Ending, Follow, Inward, Meaning, Subject},
     human,
     program::{Context, Crew},
     signals::Signals,
@@ -56,12 +57,15 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
     let mut signals = Signals::listen()?;
     let crew = context.open(()).await?;
     let record = crew.launcher.find(&args.id).await?;
-    let process = agent(&crew, &record).await?;
+    let process = process(&crew, &record, args.process.as_ref()).await?;
     let running = matches!(process.phase, ProcessPhase::Running(_));
     let interactive =
         context.surroundings.terminals.interactive() && console.format == Format::Human;
-    let terminal =
-        running && interactive && !args.no_terminal && has_terminal(&crew, &record).await?;
+    let terminal = running
+        && interactive
+        && !args.no_terminal
+        && !args.view
+        && has_terminal(&crew, &record, &process.id).await?;
     let inward = match (terminal, args.interactive && running) {
         (true, _) => Inward::Terminal,
         (false, true) => Inward::Pipe,
@@ -82,6 +86,8 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
     let follow = Follow {
         launcher: &crew.launcher,
         record: &record,
+        subject: Subject::of(args.process.as_ref()),
+        detach_keys: &args.detach_keys,
         redactor: &redactor,
         console,
         from,
@@ -95,6 +101,10 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
             console.note(&format!("detached; {} runs on", record.run));
             let view = crew.launcher.observe(&record.run).await?;
             console.document(&Document::new(Run::new(&view.record, view.report.as_ref())));
+        }
+        Ending::Ended(status) if args.process.is_some() => {
+            // The run goes on, or its own end is told by whoever follows that.
+            console.note(&format!("{} of {} {status}", process.id, record.run));
         }
         Ending::Ended(_) => {
             // Whoever runs it settles it as well; the first one does.
@@ -113,35 +123,43 @@ pub(crate) async fn attach(context: &Context, args: &AttachArgs) -> Result<u8, F
     Ok(exit::DONE)
 }
 
-/// Finds the agent of a run.
+/// Finds a process of a run: its command if none is named.
 ///
 /// # Errors
 ///
-/// `NotFound` when the run has none, or nothing is left of it.
-pub(crate) async fn agent(
+/// `NotFound` when the run has none of that name, listing those it has, or when nothing is left of it.
+pub(crate) async fn process(
     crew: &Crew,
     record: &RunRecord,
-) -> Result<groundcrew_core::process::ProcessState, Error> {
+    name: Option<&ProcessId>,
+) -> Result<ProcessState, Error> {
     let instance = crew.launcher.instance(record).await?;
-    let agent = agent_process()?;
-    let found = instance
-        .processes()
-        .await?
-        .into_iter()
-        .find(|process| process.id == agent);
-    found.ok_or_else(|| {
+    let wanted = name.map_or_else(agent_process, |name| Ok(name.clone()))?;
+    let all = instance.processes().await?;
+    if let Some(found) = all.iter().find(|process| process.id == wanted) {
+        return Ok(found.clone());
+    }
+    let error = if name.is_none() {
         Error::new(
             ErrorKind::NotFound,
             "the run has no command, or it was never started",
         )
-        .with("run", &record.run)
-    })
+    } else {
+        let known: Vec<_> = all.iter().map(|process| process.id.as_str()).collect();
+        Error::new(
+            ErrorKind::NotFound,
+            "the run has no process of this name; see `show`",
+        )
+        .with("process", wanted)
+        .with("known", known.join(", "))
+    };
+    Err(error.with("run", &record.run))
 }
 
-/// Finds out whether the agent has a terminal, by giving it the size of ours.
-async fn has_terminal(crew: &Crew, record: &RunRecord) -> Result<bool, Error> {
+/// Finds out whether a process has a terminal, by giving it the size of ours.
+async fn has_terminal(crew: &Crew, record: &RunRecord, process: &ProcessId) -> Result<bool, Error> {
     let instance = crew.launcher.instance(record).await?;
-    match instance.resize(&agent_process()?, terminal::size()).await {
+    match instance.resize(process, terminal::size()).await {
         Ok(()) => Ok(true),
         Err(error)
             if matches!(

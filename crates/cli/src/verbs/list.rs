@@ -1,8 +1,16 @@
 //! `ls` and `show`: runs as they really are; nothing is written.
 
-use std::time::SystemTime;
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
-use groundcrew_core::{RunView, store::RunRecord};
+use groundcrew_core::{
+    RunView,
+    process::{EndCause, ProcessPhase, ProcessState},
+    store::RunRecord,
+};
+use serde::Serialize;
 
 use crate::{
     args::{Format, IdArgs, LsArgs},
@@ -10,10 +18,13 @@ use crate::{
     exit,
     failing::Failing,
     human,
-    program::Context,
+    program::{Context, Crew},
     style::Style,
     text::{printable, printable_os},
 };
+
+/// How long an instance may take to tell its processes.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Lists runs.
 ///
@@ -55,11 +66,101 @@ pub(crate) async fn show(context: &Context, args: &IdArgs) -> Result<u8, Failing
     let crew = context.open(()).await?;
     let record = crew.launcher.find(&args.id).await?;
     let view = crew.launcher.observe(&record.run).await?;
+    let processes = processes(&crew, &view.record).await;
     for line in human::details(&view, console.out_style) {
         console.result(&line);
     }
-    console.document(&Document::new(Run::new(&view.record, view.report.as_ref())));
+    for process in &processes {
+        console.result(&format!("  process    {process}"));
+    }
+    console.document(&Document::new(Shown {
+        run: Run::new(&view.record, view.report.as_ref()),
+        processes,
+    }));
     Ok(exit::DONE)
+}
+
+/// The document of one run: what `run` tells, and its processes.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    run: Run,
+    /// Those that were started in its present instance, in that order; empty once nothing is left of it.
+    processes: Vec<Process>,
+}
+
+/// A process of a run.
+#[derive(Debug, Serialize)]
+struct Process {
+    /// Its name, for `logs --process`.
+    name: String,
+    /// Whether it is the command: its end ends the run.
+    main: bool,
+    /// `running`, `ended` or `lost`.
+    state: &'static str,
+    /// Its number while it runs.
+    pid: Option<u32>,
+    /// The code that `run` or `exec` ends with for it.
+    exit_code: Option<u8>,
+    signal: Option<String>,
+    cause: Option<EndCause>,
+    /// The first byte of its output that is still kept.
+    log_start: u64,
+    /// How much it printed.
+    log_end: u64,
+    #[serde(skip)]
+    words: String,
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.words)
+    }
+}
+
+impl From<ProcessState> for Process {
+    fn from(process: ProcessState) -> Self {
+        let (mut pid, mut status) = (None, None);
+        let (state, words) = match process.phase {
+            ProcessPhase::Running(started) => {
+                pid = Some(started.pid);
+                ("running", format!("running, pid {}", started.pid))
+            }
+            ProcessPhase::Ended(ended) => {
+                status = Some(ended);
+                ("ended", ended.to_string())
+            }
+            ProcessPhase::Lost => ("lost", "lost: nobody knows how it ended".to_owned()),
+        };
+        Self {
+            name: process.id.to_string(),
+            main: process.main,
+            state,
+            pid,
+            exit_code: status.map(exit::of_command),
+            signal: status
+                .and_then(|status| status.signal)
+                .map(|signal| signal.to_string()),
+            cause: status.map(|status| status.cause),
+            log_start: process.log_start.0,
+            log_end: process.log_end.0,
+            words,
+        }
+    }
+}
+
+/// Returns the processes of a run; none where nothing is left of it, or nothing answers.
+async fn processes(crew: &Crew, record: &RunRecord) -> Vec<Process> {
+    let asked = async {
+        let instance = crew.launcher.instance(record).await?;
+        instance.processes().await
+    };
+    let answered = tokio::time::timeout(ANSWER, asked).await;
+    let all = answered.unwrap_or_else(|_| Ok(Vec::new()));
+    all.unwrap_or_default()
+        .into_iter()
+        .map(Process::from)
+        .collect()
 }
 
 /// Makes a table: id, state, age, place, words.

@@ -1,7 +1,6 @@
 //! `logs`: what the command of a run printed, also after it ended.
 
 use groundcrew_core::{
-    agent_process,
     error::{Chain, Error},
     process::{ExitStatus, Offset, ProcessPhase, ProcessState, Role},
     redact::HOLD_FOR_PIPE,
@@ -15,10 +14,10 @@ use crate::{
     exit,
     failing::Failing,
     masking::Masking,
-    output::{Output, Shape},
+    output::{Filter, Output, Shape},
     program::{Context, Crew},
     signals::{Signals, leaves, unless_called},
-    verbs::attach::{agent, hidden},
+    verbs::attach::{hidden, process},
 };
 
 /// What is told at the end, after all output.
@@ -39,7 +38,7 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
     let mut signals = Signals::listen()?;
     let crew = context.open(()).await?;
     let record = crew.launcher.find(&args.id).await?;
-    let process = agent(&crew, &record).await?;
+    let process = process(&crew, &record, args.process.as_ref()).await?;
     let id = record.run.as_str();
     let shape = match console.format {
         Format::Human => Shape::Streams,
@@ -54,6 +53,11 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
     let redactor = hidden(&crew, &record, console, args.raw).await?;
     let masking = Masking::new(&redactor, HOLD_FOR_PIPE);
     let mut output = Output::start(shape, Offset(args.from), masking)?;
+    output.only(Filter {
+        since_ms: args.since.unwrap_or(0),
+        stdout: args.stdout || !args.stderr,
+        stderr: args.stderr || !args.stdout,
+    });
     let reading = read(&crew, &record, &process, args.follow, &mut output);
     let read = unless_called(&mut signals, leaves, reading).await;
     let offset = output.at();
@@ -107,7 +111,7 @@ async fn read(
     }
     let instance = crew.launcher.instance(record).await?;
     let mut stdio = instance
-        .attach(&agent_process()?, output.at(), Role::Viewer)
+        .attach(&process.id, output.at(), Role::Viewer)
         .await?;
     output.copy(&mut stdio, until).await
 }

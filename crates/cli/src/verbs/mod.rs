@@ -3,6 +3,7 @@
 pub(crate) mod attach;
 pub(crate) mod closing;
 pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod plan;

@@ -33,6 +33,8 @@ struct Planned {
     command: Vec<Text>,
     terminal: bool,
     timeout_seconds: Option<f64>,
+    idle_timeout_seconds: Option<f64>,
+    limits: groundcrew_core::executor::Limits,
     lease_seconds: Option<f64>,
     keep: bool,
     steps: Vec<String>,
@@ -97,6 +99,10 @@ fn planned(plan: &Plan) -> Planned {
         timeout_seconds: agent
             .and_then(|agent| agent.time_limit)
             .map(|limit| limit.as_secs_f64()),
+        idle_timeout_seconds: agent
+            .and_then(|agent| agent.idle_limit)
+            .map(|limit| limit.as_secs_f64()),
+        limits: request.limits,
         lease_seconds: match request.lease {
             Lease::Unlimited => None,
             Lease::After(duration) => Some(duration.as_secs_f64()),

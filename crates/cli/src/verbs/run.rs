@@ -16,7 +16,7 @@ use crate::{
     documents::{Document, Run},
     exit,
     failing::Failing,
-    follow::{Ending, Follow, Meaning},
+    follow::{Ending, Follow, Meaning, Subject},
     human,
     launching::launch,
     program::Context,
@@ -101,6 +101,8 @@ async fn attended(
     let follow = Follow {
         launcher,
         record: &record,
+        subject: Subject::Agent,
+        detach_keys: &args.detach_keys,
         redactor: &redactor,
         console,
         from: Offset(0),

@@ -11,6 +11,7 @@ mod killed;
 mod life;
 mod place;
 mod runner;
+mod soak;
 mod streams;
 
 use std::process::ExitCode;
@@ -22,7 +23,13 @@ fn main() -> ExitCode {
     if let Some(code) = killed::run_if_controller() {
         return code;
     }
-    let tests: Vec<runner::Test> =
-        [life::TESTS, endings::TESTS, streams::TESTS, killed::TESTS].concat();
+    let tests: Vec<runner::Test> = [
+        life::TESTS,
+        endings::TESTS,
+        streams::TESTS,
+        killed::TESTS,
+        soak::TESTS,
+    ]
+    .concat();
     runner::run(&tests)
 }

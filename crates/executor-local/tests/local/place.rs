@@ -12,7 +12,7 @@ use groundcrew_core::{
     command::Command,
     env::{Environment, Key},
     error::Error,
-    executor::{Executor as _, InstanceSpec, Progress},
+    executor::{Executor as _, InstanceSpec, Limits, Progress},
     id::{ExecutorName, InstallId, InstanceId, ProcessId, RunId, SessionId},
     identity::Identity,
     instance::{Instance, SharedInstance},
@@ -83,6 +83,7 @@ pub(crate) fn instance_spec(lease: Lease) -> InstanceSpec {
         session: SessionId::new("session-1").unwrap(),
         workspace: None,
         lease,
+        limits: Limits::default(),
         options: serde_json::Map::new(),
     }
 }
@@ -96,6 +97,7 @@ pub(crate) fn shell(script: &str) -> ProcessSpec {
         stdio: StdioKind::Pipes,
         stdin: StdinPolicy::Open,
         time_limit: None,
+        idle_limit: None,
         stop: StopOrder {
             grace: Duration::from_millis(500),
             ..StopOrder::default()

@@ -51,9 +51,9 @@ impl Input {
             Some((Ok(Frame::data(piece)), receiver))
         });
         let body = StreamBody::new(pieces.boxed()).boxed_unsync();
-        let response = link
-            .send_once(Method::POST, &format!("/processes/{id}/input"), body)
-            .await?;
+        let path = format!("/processes/{id}/input");
+        let opening = async { Ok(link.send_once(Method::POST, &path, body).await?) };
+        let response = link::within(link::ANSWER_TIME, &path, opening).await?;
         Ok(Self {
             id: id.clone(),
             link,
@@ -174,6 +174,7 @@ impl AsyncWrite for Input {
                     Method::DELETE,
                     &format!("/processes/{id}/input"),
                     Bytes::new(),
+                    link::ANSWER_TIME,
                 )
                 .await
                 .map_err(refused)

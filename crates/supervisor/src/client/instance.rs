@@ -1,10 +1,10 @@
 //! An instance, reached through its supervisor.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use groundcrew_core::{
     env::Environment,
     error::{Error, ErrorKind},
@@ -17,23 +17,35 @@ use groundcrew_core::{
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{Method, body::Frame as BodyFrame};
 use serde::Serialize;
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::{
     connector::Connector,
     input::{Ended, Input},
-    link::Link,
+    link::{ANSWER_TIME, Link, late},
     logged::{LoggedInstance, ended},
     output::Output,
 };
 use crate::wire::{self, Shutdown};
+
+/// How long a program may take until it runs: as long as its disk takes to bring it.
+const START_TIME: Duration = Duration::from_mins(2);
+
+/// How long the end of everything may take behind its grace.
+const END_TIME: Duration = Duration::from_secs(45);
+
+/// How long an archive may stand still on its way.
+const STALL_TIME: Duration = Duration::from_mins(1);
 
 /// How long a supervisor that answers no more may take to let go.
 const GONE_TIME: Duration = Duration::from_secs(10);
 
 /// An instance whose supervisor is reached over any stream of bytes.
 ///
-/// * It holds one connection, over which all requests go; as long as it is held, the lease does not run.
+/// * It holds one connection, over which all requests go. From the first one on that does more than ask – what runs, who it
+///   is – the lease does not run as long as the connection is held.
+/// * No verb waits for ever for a supervisor that does not answer, but those that wait for a process.
 /// * A lost connection is made again. When the supervisor is gone, it is `Unavailable`, except for what the logs can tell.
 #[derive(Debug)]
 pub struct SupervisorInstance {
@@ -75,7 +87,17 @@ impl SupervisorInstance {
         path: &str,
         body: Bytes,
     ) -> Result<T, Error> {
-        match self.link.call(method, path, body).await {
+        self.call_within(ANSWER_TIME, method, path, body).await
+    }
+
+    async fn call_within<T: serde::de::DeserializeOwned>(
+        &self,
+        time: Duration,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<T, Error> {
+        match self.link.call(method, path, body, time).await {
             Ok(answer) => Ok(answer),
             Err(error) => Err(self.settled(error).await),
         }
@@ -102,12 +124,9 @@ impl SupervisorInstance {
         }
     }
 
-    /// Asks the supervisor; if it is gone, its logs.
-    async fn read<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, ReadError<'_>> {
-        match (
-            self.link.call(Method::GET, path, Bytes::new()).await,
-            &self.logs,
-        ) {
+    /// Takes what the supervisor answered; if it is gone, its logs.
+    fn or_logs<T>(&self, answer: Result<T, Error>) -> Result<T, ReadError<'_>> {
+        match (answer, &self.logs) {
             (Ok(answer), _) => Ok(answer),
             (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
                 Err(ReadError::Gone(logs))
@@ -130,8 +149,16 @@ impl Instance for SupervisorInstance {
     }
 
     async fn start(&self, id: &ProcessId, spec: &ProcessSpec) -> Result<Started, Error> {
+        if spec.idle_limit.is_some() && self.link.version().await? < wire::IDLE_LIMITS {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the instance was made by an earlier version, which knows no idle limit; leave it out or launch anew",
+            )
+            .with("process", id));
+        }
         let path = format!("/processes/{id}");
-        self.call(Method::PUT, &path, text(spec)?).await
+        self.call_within(START_TIME, Method::PUT, &path, text(spec)?)
+            .await
     }
 
     async fn attach(&self, id: &ProcessId, from: Offset, role: Role) -> Result<Stdio, Error> {
@@ -162,7 +189,10 @@ impl Instance for SupervisorInstance {
     }
 
     async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
-        match self.read(&format!("/processes/{id}/wait")).await {
+        let path = format!("/processes/{id}/wait");
+        // As long as the process lives; a supervisor that dies is noticed by the connection.
+        let answer = self.link.call_untimed(Method::GET, &path, Bytes::new());
+        match self.or_logs(answer.await) {
             Ok(status) => Ok(status),
             Err(ReadError::Gone(logs)) => logs.wait(id).await,
             Err(ReadError::Failed(error)) => Err(error),
@@ -176,7 +206,10 @@ impl Instance for SupervisorInstance {
     }
 
     async fn processes(&self) -> Result<Vec<ProcessState>, Error> {
-        match self.read("/processes").await {
+        let answer = self
+            .link
+            .call(Method::GET, "/processes", Bytes::new(), ANSWER_TIME);
+        match self.or_logs(answer.await) {
             Ok(states) => Ok(states),
             Err(ReadError::Gone(logs)) => logs.processes().await,
             Err(ReadError::Failed(error)) => Err(error),
@@ -184,16 +217,31 @@ impl Instance for SupervisorInstance {
     }
 
     async fn put_archive(&self, at: &Path, tar: ByteStream) -> Result<(), Error> {
-        let body = StreamBody::new(tar.map(|piece| piece.map(BodyFrame::data))).boxed_unsync();
-        let response = self.link.send_once(Method::PUT, &archive(at), body).await?;
-        response.into_body().collect().await.map_err(|e| {
-            Error::new(
-                ErrorKind::Unavailable,
-                "the connection was lost before the archive was unpacked",
-            )
-            .with_source(e)
-        })?;
-        Ok(())
+        let path = archive(at);
+        let (taken, mut progress) = watch::channel(());
+        let pieces = tar.inspect(move |_| {
+            taken.send_replace(());
+        });
+        let body = StreamBody::new(pieces.map(|piece| piece.map(BodyFrame::data))).boxed_unsync();
+        let mut sending = pin!(async {
+            let response = self.link.send_once(Method::PUT, &path, body).await?;
+            response.into_body().collect().await.map_err(|e| {
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "the connection was lost before the archive was unpacked",
+                )
+                .with_source(e)
+            })?;
+            Ok(())
+        });
+        let mut all_sent = false;
+        loop {
+            tokio::select! {
+                done = &mut sending => return done,
+                more = progress.changed(), if !all_sent => all_sent = more.is_err(),
+                () = tokio::time::sleep(STALL_TIME) => return Err(late(&path, STALL_TIME)),
+            }
+        }
     }
 
     async fn get_archive(&self, at: &Path) -> Result<ByteStream, Error> {
@@ -201,11 +249,21 @@ impl Instance for SupervisorInstance {
             .link
             .send(Method::GET, &archive(at), Bytes::new())
             .await?;
-        let pieces = response.into_body().into_data_stream().map(|piece| {
-            piece.map_err(|e| {
-                Error::new(ErrorKind::Unavailable, "the archive broke off").with_source(e)
-            })
-        });
+        let pieces = stream::unfold(
+            Some(response.into_body().into_data_stream()),
+            |pieces| async {
+                let mut pieces = pieces?;
+                match tokio::time::timeout(STALL_TIME, pieces.next()).await {
+                    Ok(Some(Ok(piece))) => Some((Ok(piece), Some(pieces))),
+                    Ok(Some(Err(e))) => {
+                        let broke = Error::new(ErrorKind::Unavailable, "the archive broke off");
+                        Some((Err(broke.with_source(e)), None))
+                    }
+                    Ok(None) => None,
+                    Err(_) => Some((Err(late("/archive", STALL_TIME)), None)),
+                }
+            },
+        );
         Ok(pieces.boxed())
     }
 
@@ -221,7 +279,9 @@ impl Instance for SupervisorInstance {
     async fn shutdown(&self, grace: Duration) -> Result<(), Error> {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let body = text(&Shutdown { grace_ms })?;
-        match (self.call(Method::POST, "/shutdown", body).await, &self.logs) {
+        let time = grace.saturating_add(END_TIME);
+        let asked = self.call_within(time, Method::POST, "/shutdown", body);
+        match (asked.await, &self.logs) {
             // It was ending by itself, or ended before the answer: what counts is that nothing is left.
             (Err(error), Some(logs)) if error.kind() == ErrorKind::Unavailable => {
                 match logs.all_ended(GONE_TIME).await {

@@ -23,6 +23,16 @@ pub(super) type RequestBody = UnsyncBoxBody<Bytes, Error>;
 
 type Sender = http2::SendRequest<RequestBody>;
 
+/// An open connection, and the version that both sides speak on it.
+#[derive(Clone, Debug)]
+struct Spoken {
+    sender: Sender,
+    version: u32,
+}
+
+/// How long a supervisor may take to answer a verb that does not wait for anything.
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(30);
+
 /// How long a supervisor may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(20);
 
@@ -37,7 +47,7 @@ const MAX_ANSWER: usize = 64 << 20;
 pub(super) struct Link {
     connector: Arc<dyn Connector>,
     instance: InstanceId,
-    sender: Mutex<Option<Sender>>,
+    sender: Mutex<Option<Spoken>>,
 }
 
 /// Runs a part of a connection beside the requests on it.
@@ -102,13 +112,18 @@ impl Link {
         Ok(link)
     }
 
-    async fn sender(&self) -> Result<Sender, Error> {
+    /// Returns the version that is spoken with this supervisor.
+    pub(super) async fn version(&self) -> Result<u32, Error> {
+        Ok(self.sender().await?.version)
+    }
+
+    async fn sender(&self) -> Result<Spoken, Error> {
         let mut held = self.sender.lock().await;
-        if let Some(sender) = held.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(sender.clone());
+        if let Some(spoken) = held.as_ref().filter(|spoken| !spoken.sender.is_closed()) {
+            return Ok(spoken.clone());
         }
         *held = None;
-        let sender = tokio::time::timeout(HELLO_TIME, self.connect())
+        let spoken = tokio::time::timeout(HELLO_TIME, self.connect())
             .await
             .map_err(|_| {
                 Error::new(
@@ -117,11 +132,11 @@ impl Link {
                 )
                 .with("seconds", HELLO_TIME.as_secs())
             })??;
-        *held = Some(sender.clone());
-        Ok(sender)
+        *held = Some(spoken.clone());
+        Ok(spoken)
     }
 
-    async fn connect(&self) -> Result<Sender, Error> {
+    async fn connect(&self) -> Result<Spoken, Error> {
         let stream = self.connector.open().await?;
         let (mut sender, connection) = http2::Builder::new(Beside)
             .timer(TokioTimer::new())
@@ -136,10 +151,22 @@ impl Link {
             // How the connection ended is told to each request on it.
             drop(connection.await);
         });
-        let request = request(Method::GET, "", whole(Bytes::new()))?;
-        let response = sender.send_request(request).await.map_err(lost)?;
-        let hello: Hello = document(checked(response).await?).await?;
-        if hello.protocol != PROTOCOL {
+        let mut version = PROTOCOL;
+        let response = loop {
+            let request = request(Method::GET, version, "", whole(Bytes::new()))?;
+            let response = sender.send_request(request).await.map_err(lost)?;
+            // One that speaks only earlier versions says which; down it goes, and never up again.
+            match response
+                .headers()
+                .get(PROTOCOL_HEADER)
+                .and_then(|word| wire::spoken(word.as_bytes()))
+            {
+                Some(theirs) if theirs < version => version = theirs,
+                _ => break response,
+            }
+        };
+        let hello: Hello = document(checked(response, version).await?).await?;
+        if hello.protocol != version {
             return Err(wire::mismatch(&hello.protocol.to_string()));
         }
         if hello.instance != self.instance {
@@ -150,7 +177,7 @@ impl Link {
             .with("wanted", &self.instance)
             .with("answers", &hello.instance));
         }
-        Ok(sender)
+        Ok(Spoken { sender, version })
     }
 
     /// Sends a request once, with a body that cannot be sent again.
@@ -160,17 +187,29 @@ impl Link {
         path: &str,
         body: RequestBody,
     ) -> Result<Response<Incoming>, Trouble> {
-        let request = request(method, path, body).map_err(Trouble::Answer)?;
-        let mut sender = self.sender().await.map_err(Trouble::Answer)?;
+        let Spoken {
+            mut sender,
+            version,
+        } = self.sender().await.map_err(Trouble::Answer)?;
+        let request = request(method, version, path, body).map_err(Trouble::Answer)?;
         let response = sender
             .send_request(request)
             .await
             .map_err(|e| Trouble::Lost(lost(e)))?;
-        checked(response).await
+        checked(response, version).await
     }
 
-    /// Sends a request, again if the connection was lost before its answer; every verb may be repeated.
+    /// Sends a request whose answer is a stream, again if the connection was lost before it began; every verb may be repeated.
     pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, Error> {
+        within(ANSWER_TIME, path, self.send_again(method, path, body)).await
+    }
+
+    async fn send_again(
         &self,
         method: Method,
         path: &str,
@@ -189,8 +228,23 @@ impl Link {
         }
     }
 
-    /// Sends a request and reads the document that answers it.
+    /// Sends a request and reads the document that answers it, which must be here in time.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` when it is not; then nobody knows whether the verb had its effect, and it may be repeated.
     pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        time: Duration,
+    ) -> Result<T, Error> {
+        within(time, path, self.call_untimed(method, path, body)).await
+    }
+
+    /// As [`call`](Self::call), for what takes as long as it takes.
+    pub(super) async fn call_untimed<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -214,11 +268,37 @@ impl Link {
     }
 }
 
-fn request(method: Method, path: &str, body: RequestBody) -> Result<Request<RequestBody>, Error> {
+/// Waits for an answer no longer than that.
+pub(super) async fn within<T>(
+    time: Duration,
+    path: &str,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(time, answer)
+        .await
+        .unwrap_or_else(|_| Err(late(path, time)))
+}
+
+/// The error of a supervisor that is there and does not answer.
+pub(super) fn late(path: &str, time: Duration) -> Error {
+    Error::new(
+        ErrorKind::TimedOut,
+        "the supervisor does not answer; what was asked of it may still happen",
+    )
+    .with("verb", path.split('?').next().unwrap_or(path))
+    .with("seconds", time.as_secs())
+}
+
+fn request(
+    method: Method,
+    version: u32,
+    path: &str,
+    body: RequestBody,
+) -> Result<Request<RequestBody>, Error> {
     Request::builder()
         .method(method)
-        .uri(format!("http://supervisor/v{PROTOCOL}{path}"))
-        .header(PROTOCOL_HEADER, PROTOCOL)
+        .uri(format!("http://supervisor/v{version}{path}"))
+        .header(PROTOCOL_HEADER, version)
         .body(body)
         .map_err(|e| {
             Error::new(ErrorKind::Unexpected, "failed to write the request").with_source(e)
@@ -226,9 +306,12 @@ fn request(method: Method, path: &str, body: RequestBody) -> Result<Request<Requ
 }
 
 /// Turns an answer that is an error into that error.
-async fn checked(response: Response<Incoming>) -> Result<Response<Incoming>, Trouble> {
+async fn checked(
+    response: Response<Incoming>,
+    version: u32,
+) -> Result<Response<Incoming>, Trouble> {
     match response.headers().get(PROTOCOL_HEADER) {
-        Some(version) if version.as_bytes() == PROTOCOL.to_string().as_bytes() => {}
+        Some(word) if wire::spoken(word.as_bytes()) == Some(version) => {}
         Some(version) => {
             return Err(Trouble::Answer(wire::mismatch(&String::from_utf8_lossy(
                 version.as_bytes(),

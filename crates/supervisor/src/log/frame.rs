@@ -133,6 +133,7 @@ pub(crate) fn encode_exit(end: u64, at_ms: u64, status: ExitStatus) -> [u8; EXIT
         EndCause::Stopped => 1,
         EndCause::TimedOut => 2,
         EndCause::LeaseLapsed => 3,
+        EndCause::Idle => 4,
     };
     let sum = checksum(body);
     bytes[HEADER + STATUS..].copy_from_slice(&sum.to_le_bytes());
@@ -156,6 +157,7 @@ pub(crate) fn decode_exit(bytes: &[u8]) -> Option<Frame> {
             1 => EndCause::Stopped,
             2 => EndCause::TimedOut,
             3 => EndCause::LeaseLapsed,
+            4 => EndCause::Idle,
             _ => return None,
         },
     };
@@ -198,6 +200,7 @@ mod tests {
                     (true, EndCause::Stopped),
                     (true, EndCause::TimedOut),
                     (false, EndCause::LeaseLapsed),
+                    (true, EndCause::Idle),
                 ] {
                     let status = ExitStatus {
                         code,

@@ -10,7 +10,7 @@ use tokio::{
     sync::{Mutex, watch},
 };
 
-use super::spawn;
+use super::{activity::Activity, spawn};
 
 /// Where the input of a process goes.
 ///
@@ -59,17 +59,17 @@ impl Input {
     ///
     /// What was taken before stays taken; how much is not told.
     #[expect(clippy::future_not_send, reason = "the supervisor has one thread")]
-    pub(super) async fn write(&self, bytes: Bytes) -> Result<(), Error> {
+    pub(super) async fn write(&self, bytes: Bytes, activity: &Activity) -> Result<(), Error> {
         let mut ended = self.closed.subscribe();
         tokio::select! {
             biased;
             _ = ended.wait_for(|closed| *closed) => Err(closed()),
-            done = self.write_now(bytes) => done,
+            done = self.write_now(bytes, activity) => done,
         }
     }
 
     #[expect(clippy::future_not_send, reason = "the supervisor has one thread")]
-    async fn write_now(&self, bytes: Bytes) -> Result<(), Error> {
+    async fn write_now(&self, bytes: Bytes, activity: &Activity) -> Result<(), Error> {
         let _turn = self.turn.lock().await;
         let end = self
             .end
@@ -84,7 +84,10 @@ impl Input {
                 .await
                 .map_err(|e| Error::io("failed to wait for the process to read", e))?;
             match ready.try_io(|fd| Ok(rustix::io::write(fd.get_ref(), rest)?)) {
-                Ok(Ok(taken)) => rest = &rest[taken..],
+                Ok(Ok(taken)) => {
+                    activity.seen();
+                    rest = &rest[taken..];
+                }
                 Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(e)) if matches!(e.raw_os_error(), Some(libc::EPIPE | libc::EIO)) => {
                     self.close();

@@ -2,12 +2,15 @@
 //!
 //! It owns every descendant of the calling process: whoever uses it starts no others in sessions of their own.
 
+mod activity;
 mod input;
 mod output;
 mod process;
+mod refusal;
 mod resolve;
 mod spawn;
 mod start;
+mod streams;
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,6 +26,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use groundcrew_core::{
     env::Environment,
     error::{Error, ErrorKind},
+    executor::Limits,
     id::{InstanceId, ProcessId},
     process::{EndCause, ExitStatus, Frame, Offset, ProcessState, Signal, StopOrder, TerminalSize},
 };
@@ -48,6 +52,8 @@ pub struct Config {
     pub log_directory: PathBuf,
     /// Whether processes get a cgroup.
     pub cgroup: CgroupPolicy,
+    /// How much of the machine they may use.
+    pub limits: Limits,
 }
 
 /// The processes of one instance.
@@ -60,6 +66,7 @@ pub struct Processes(Rc<Shared>);
 #[derive(Debug)]
 struct Shared {
     log_directory: PathBuf,
+    limits: Limits,
     grove: Rc<Grove>,
     environment: RefCell<Environment>,
     table: RefCell<Vec<Rc<Process>>>,
@@ -76,7 +83,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// Those of the operating system.
+    /// Those of the operating system; `Unsupported` for limits that this machine cannot hold processes to.
     ///
     /// # Panics
     ///
@@ -86,6 +93,7 @@ impl Processes {
             instance,
             log_directory,
             cgroup,
+            limits,
         } = config;
         DirBuilder::new()
             .recursive(true)
@@ -97,7 +105,7 @@ impl Processes {
             })?;
         let mut children = signal(SignalKind::child())
             .map_err(|e| Error::io("failed to listen for the end of children", e))?;
-        let grove = Grove::plant(&instance, cgroup)?;
+        let grove = Grove::plant(&instance, cgroup, &limits)?;
         let reaped = Rc::downgrade(&grove);
         tokio::task::spawn_local(async move {
             while children.recv().await.is_some() {
@@ -109,6 +117,7 @@ impl Processes {
         });
         Ok(Self(Rc::new(Shared {
             log_directory,
+            limits,
             grove,
             environment: RefCell::default(),
             table: RefCell::default(),
@@ -242,7 +251,7 @@ impl Processes {
         let process = self.get(id)?;
         process
             .input
-            .write(bytes)
+            .write(bytes, &process.activity)
             .await
             .map_err(|e| e.with("process", id))
     }

@@ -14,7 +14,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::spawn;
+use super::{activity::Activity, spawn};
 use crate::log::{Channel, HEADER, LogWriter, MAX_PAYLOAD};
 
 /// How long output is still taken after the process has exited, where others go on writing.
@@ -53,6 +53,7 @@ pub(super) struct Output {
     pipe: bool,
     log: Rc<RefCell<LogWriter>>,
     buffer: Buffer,
+    activity: Activity,
 }
 
 impl Output {
@@ -63,6 +64,7 @@ impl Output {
         pipe: bool,
         log: &Rc<RefCell<LogWriter>>,
         buffer: &Buffer,
+        activity: &Activity,
     ) -> io::Result<Self> {
         Ok(Self {
             from: spawn::register(from, Interest::READABLE)?,
@@ -70,6 +72,7 @@ impl Output {
             pipe,
             log: Rc::clone(log),
             buffer: buffer.clone(),
+            activity: activity.clone(),
         })
     }
 
@@ -86,6 +89,7 @@ impl Output {
                 // A terminal says so when nobody holds its other end any more.
                 Ok(0) | Err(rustix::io::Errno::IO) => Ok(Step::End),
                 Ok(count) => {
+                    self.activity.seen();
                     log.append(self.channel, &mut buffer[..HEADER + count]);
                     Ok(Step::Moved(count))
                 }

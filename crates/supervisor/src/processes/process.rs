@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 
-use super::{input::Input, output::Output, spawn};
+use super::{activity::Activity, input::Input, output::Output, streams};
 use crate::{
     log::LogWriter,
     tree::{Pause, Tree},
@@ -56,6 +56,7 @@ pub(super) struct Process {
     pub(super) cause: Cell<Option<EndCause>>,
     /// When its tree is killed.
     pub(super) deadline: watch::Sender<Option<Instant>>,
+    pub(super) activity: Activity,
 }
 
 /// What only the life of a process needs.
@@ -84,18 +85,11 @@ impl Process {
         for output in watched.outputs {
             outputs.spawn_local(output.run(exited.subscribe()));
         }
-        let limit = self.spec.time_limit.map(|limit| {
-            let process = Rc::clone(&self);
-            tokio::task::spawn_local(async move {
-                sleep(limit.0).await;
-                // What does not end is ended by this very life; nobody waits for this answer.
-                let _survivors = process.stop(&process.spec.stop, EndCause::TimedOut).await;
-            })
-        });
+        let limit = self.limited();
         let status = self.leader_ended(&watched.pidfd).await;
         exited.send_replace(true);
         if let Some(limit) = limit
-            && self.cause.get() != Some(EndCause::TimedOut)
+            && !matches!(self.cause.get(), Some(EndCause::TimedOut | EndCause::Idle))
         {
             limit.abort();
         }
@@ -107,6 +101,24 @@ impl Process {
         self.exit.send_replace(Some(status));
         self.end_leftovers().await;
         self.gone.send_replace(true);
+    }
+
+    /// Ends it when one of its limits of time is reached, whichever is first; none if it has none.
+    fn limited(self: &Rc<Self>) -> Option<tokio::task::AbortHandle> {
+        let (time, idle) = (self.spec.time_limit, self.spec.idle_limit);
+        if time.is_none() && idle.is_none() {
+            return None;
+        }
+        let process = Rc::clone(self);
+        let limited = tokio::task::spawn_local(async move {
+            let cause = tokio::select! {
+                () = sleep(time.map_or(Duration::ZERO, |limit| limit.0)), if time.is_some() => EndCause::TimedOut,
+                () = process.activity.idle(idle.map_or(Duration::ZERO, |limit| limit.0)), if idle.is_some() => EndCause::Idle,
+            };
+            // What does not end is ended by this very life; nobody waits for this answer.
+            let _survivors = process.stop(&process.spec.stop, cause).await;
+        });
+        Some(limited.abort_handle())
     }
 
     /// Waits for the process itself, and kills the tree when its time is over.
@@ -256,7 +268,7 @@ impl Process {
 
     pub(super) fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         match (&*self.terminal.borrow(), self.spec.stdio) {
-            (Some(terminal), _) => spawn::resize(terminal, size).map_err(|e| {
+            (Some(terminal), _) => streams::resize(terminal, size).map_err(|e| {
                 Error::io("failed to resize the terminal", e).with("process", &self.id)
             }),
             (None, groundcrew_core::process::StdioKind::Terminal(_)) => Ok(()),

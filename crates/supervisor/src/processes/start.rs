@@ -22,11 +22,13 @@ use tokio::{
 
 use super::{
     Processes,
+    activity::Activity,
     input::Input,
     output::Output,
     process::{Process, Watched},
-    resolve,
-    spawn::{self, Spawned, Streams},
+    refusal, resolve,
+    spawn::{self, Spawned},
+    streams::Streams,
 };
 use crate::{
     log::{self, Channel, LogWriter, Record},
@@ -138,12 +140,7 @@ impl Processes {
                     .retryable(false));
             }
             let seat = self.0.grove.seat(id);
-            match spawn::spawn(
-                program,
-                spec,
-                environment,
-                seat.as_ref().map(|seat| &seat.entry),
-            ) {
+            match spawn::spawn(program, spec, environment, &self.0.limits, seat.as_ref()) {
                 Ok(spawned) => return Ok((spawned, seat)),
                 Err(e) => match e.raw_os_error() {
                     Some(libc::ETXTBSY) if Instant::now() < until => {
@@ -158,14 +155,18 @@ impl Processes {
                         | libc::EINVAL
                         | libc::ENODEV
                         | libc::ENOENT,
-                    ) if seat.is_some() && self.0.table.borrow().is_empty() => {
+                    ) if seat.is_some()
+                        && self.0.table.borrow().is_empty()
+                        && self.0.grove.may_do_without() =>
+                    {
                         drop(seat);
-                        let spawned = spawn::spawn(program, spec, environment, None)
-                            .map_err(|e| spawn::explain(e, program, spec, environment))?;
+                        let spawned =
+                            spawn::spawn(program, spec, environment, &self.0.limits, None)
+                                .map_err(|e| refusal::explain(e, program, spec, environment))?;
                         self.0.grove.give_up_cgroup();
                         return Ok((spawned, None));
                     }
-                    _ => return Err(spawn::explain(e, program, spec, environment)),
+                    _ => return Err(refusal::explain(e, program, spec, environment)),
                 },
             }
         }
@@ -182,8 +183,9 @@ impl Processes {
     ) -> Result<(Rc<Process>, Watched), Error> {
         let failed = |e| Error::io("failed to watch the process", e).with("process", id);
         let log = Rc::new(RefCell::new(log));
+        let activity = Activity::new();
         let output = |fd, channel, pipe| {
-            Output::new(fd, channel, pipe, &log, &self.0.buffer).map_err(failed)
+            Output::new(fd, channel, pipe, &log, &self.0.buffer, &activity).map_err(failed)
         };
         let (input, terminal, outputs) = match spawned.streams {
             Streams::Pipes {
@@ -220,6 +222,7 @@ impl Processes {
             gone: watch::Sender::new(false),
             cause: Cell::new(None),
             deadline: watch::Sender::new(None),
+            activity: activity.clone(),
         });
         Ok((process, Watched { pidfd, outputs }))
     }

@@ -1,6 +1,12 @@
 //! Control connections: who may have one, how each is served, and how the last ones end.
 
-use std::{cell::Cell, convert::Infallible, pin::pin, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    convert::Infallible,
+    pin::pin,
+    rc::Rc,
+    time::Duration,
+};
 
 use groundcrew_core::error::{Error, ErrorKind};
 use hyper::{Request, Response, body::Incoming, service::service_fn};
@@ -155,11 +161,16 @@ async fn serve(
     mut ending: watch::Receiver<bool>,
 ) {
     let admitted = admit(&stream, control.start.uid);
-    // Somebody who may not control it does not keep it alive either.
-    let _connected = admitted.is_ok().then(|| control.lease.connected());
     let admitted = Rc::new(admitted);
+    // Counted from the first request on that does more than ask, until the connection is gone. Somebody who may not control
+    // the instance, and somebody who only looks at it, does not keep it alive.
+    let connected = Rc::new(OnceCell::new());
+    let counted = Rc::clone(&connected);
     let service = service_fn(move |request: Request<Incoming>| {
         let (control, admitted) = (Rc::clone(&control), Rc::clone(&admitted));
+        if admitted.is_ok() && !routes::only_asks(&request) {
+            counted.get_or_init(|| control.lease.connected());
+        }
         async move {
             let answer: Response<ResponseBody> = match admitted.as_ref() {
                 Ok(()) => routes::answer(&control, request).await,

@@ -164,6 +164,7 @@ async fn come_up(
         instance: start.instance.clone(),
         log_directory: start.logs.clone(),
         cgroup: processes::CgroupPolicy::Automatic,
+        limits: start.limits,
     })?;
     let listener = listen(&start)?;
     Ok((lock, signals, listener, Control::new(start, processes)))

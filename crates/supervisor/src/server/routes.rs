@@ -2,42 +2,65 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use futures_util::StreamExt as _;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::ProcessId,
-    process::{EndCause, Offset, ProcessSpec, Signal, TerminalSize},
+    process::{
+        EndCause, Frame, FrameKind, Offset, ProcessPhase, ProcessSpec, ProcessState, Signal,
+        TerminalSize,
+    },
 };
-use hyper::{Method, Request, Response, body::Incoming};
+use hyper::{Method, Request, Response, body::Incoming, header::HeaderValue};
 
 use super::{
     body::{self, MAX_ENVIRONMENT, ResponseBody},
     control::Control,
     streams,
 };
-use crate::wire::{self, Hello, PROTOCOL, PROTOCOL_HEADER, Shutdown};
+use crate::wire::{self, Hello, PROTOCOL_HEADER, Shutdown};
 
-/// Answers one request.
+/// Answers one request, in the version that it speaks.
 pub(super) async fn answer(
     control: &std::rc::Rc<Control>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    match route(control, request).await {
+    let version = match version(&request) {
+        Ok(version) => version,
+        Err(error) => return body::failure(&error),
+    };
+    let mut response = match route(control, version, request).await {
         Ok(response) => response,
         Err(error) => body::failure(&error),
-    }
+    };
+    response
+        .headers_mut()
+        .insert(PROTOCOL_HEADER, HeaderValue::from(version));
+    response
 }
 
-fn check_version(request: &Request<Incoming>) -> Result<(), Error> {
+/// Returns whether a request only asks: whoever does no more keeps nothing alive.
+pub(super) fn only_asks(request: &Request<Incoming>) -> bool {
+    let words = request.uri().path().trim_end_matches('/').split('/');
+    let words: Vec<&str> = words.skip(2).collect();
+    *request.method() == Method::GET
+        && matches!(words.as_slice(), [] | ["processes" | "mcp-servers"])
+}
+
+fn version(request: &Request<Incoming>) -> Result<u32, Error> {
     if let Some(theirs) = request.headers().get(PROTOCOL_HEADER)
-        && theirs.as_bytes() != PROTOCOL.to_string().as_bytes()
+        && wire::spoken(theirs.as_bytes()).is_none()
     {
         return Err(wire::mismatch(&String::from_utf8_lossy(theirs.as_bytes())));
     }
-    let version = request.uri().path().split('/').nth(1).unwrap_or_default();
-    match version.strip_prefix('v') {
-        Some(version) if version == PROTOCOL.to_string() => Ok(()),
-        Some(version) if version.parse::<u32>().is_ok() => Err(wire::mismatch(version)),
-        _ => Err(unknown(request.method(), request.uri().path())),
+    let word = request.uri().path().split('/').nth(1).unwrap_or_default();
+    let Some(number) = word.strip_prefix('v') else {
+        return Err(unknown(request.method(), request.uri().path()));
+    };
+    match wire::spoken(number.as_bytes()) {
+        Some(version) => Ok(version),
+        None if number.parse::<u32>().is_ok() => Err(wire::mismatch(number)),
+        None => Err(unknown(request.method(), request.uri().path())),
     }
 }
 
@@ -48,15 +71,15 @@ fn unknown(method: &Method, path: &str) -> Error {
 
 async fn route(
     control: &std::rc::Rc<Control>,
+    version: u32,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Error> {
-    check_version(&request)?;
     let (head, incoming) = request.into_parts();
     let path = head.uri.path().to_owned();
     let words: Vec<&str> = path.trim_end_matches('/').split('/').skip(2).collect();
     let query = head.uri.query();
     match (&head.method, words.as_slice()) {
-        (&Method::GET, []) => Ok(body::json(&hello(control))),
+        (&Method::GET, []) => Ok(body::json(&hello(control, version))),
         (&Method::PUT, ["environment"]) => {
             let bytes = body::read(incoming, MAX_ENVIRONMENT).await?;
             control
@@ -74,10 +97,15 @@ async fn route(
             control.mcp_servers.replace(servers);
             Ok(body::json(&()))
         }
-        (&Method::GET, ["processes"]) => Ok(body::json(&control.processes.list())),
-        (method, ["processes", id]) => process(control, method, id, &[], query, incoming).await,
+        (&Method::GET, ["processes"]) => Ok(body::json(&listed(control, version))),
         (method, ["processes", id, verb @ ..]) => {
-            process(control, method, id, verb, query, incoming).await
+            let asked = Asked {
+                version,
+                method,
+                verb,
+                query,
+            };
+            process(control, id, asked, incoming).await
         }
         (&Method::PUT, ["archive"]) => {
             crate::archive::unpack(&archive_path(query)?, streams::incoming(incoming)).await?;
@@ -101,14 +129,26 @@ async fn route(
     }
 }
 
+/// What is asked of a process.
+struct Asked<'a> {
+    version: u32,
+    method: &'a Method,
+    verb: &'a [&'a str],
+    query: Option<&'a str>,
+}
+
 async fn process(
     control: &std::rc::Rc<Control>,
-    method: &Method,
     id: &str,
-    verb: &[&str],
-    query: Option<&str>,
+    asked: Asked<'_>,
     incoming: Incoming,
 ) -> Result<Response<ResponseBody>, Error> {
+    let Asked {
+        version,
+        method,
+        verb,
+        query,
+    } = asked;
     let id = ProcessId::new(id)?;
     let processes = &control.processes;
     match (method, verb) {
@@ -116,9 +156,13 @@ async fn process(
             let spec: ProcessSpec = body::read_json(incoming).await?;
             Ok(body::json(&processes.start(&id, &spec).await?))
         }
-        (&Method::GET, ["wait"]) => Ok(body::json(&processes.wait(&id).await?)),
+        (&Method::GET, ["wait"]) => {
+            let status = processes.wait(&id).await?;
+            Ok(body::json(&wire::told_in(version, status)))
+        }
         (&Method::GET, ["output"]) => {
             let frames = processes.attach(&id, offset(query)?)?;
+            let frames = frames.map(move |frame| frame.map(|frame| told_in(version, frame)));
             Ok(body::bytes(streams::output(
                 std::rc::Rc::clone(control),
                 frames,
@@ -150,15 +194,32 @@ async fn process(
         }
         (method, verb) => Err(unknown(
             method,
-            &format!("/v{PROTOCOL}/processes/{id}/{}", verb.join("/")),
+            &format!("/v{version}/processes/{id}/{}", verb.join("/")),
         )),
     }
 }
 
-fn hello(control: &Control) -> Hello {
+fn told_in(version: u32, mut frame: Frame) -> Frame {
+    if let FrameKind::Exit(status) = frame.kind {
+        frame.kind = FrameKind::Exit(wire::told_in(version, status));
+    }
+    frame
+}
+
+fn listed(control: &Control, version: u32) -> Vec<ProcessState> {
+    let mut listed = control.processes.list();
+    for process in &mut listed {
+        if let ProcessPhase::Ended(status) = &mut process.phase {
+            *status = wire::told_in(version, *status);
+        }
+    }
+    listed
+}
+
+fn hello(control: &Control, version: u32) -> Hello {
     let start = &control.start;
     Hello {
-        protocol: PROTOCOL,
+        protocol: version,
         pid: std::process::id(),
         install: start.install.clone(),
         instance: start.instance.clone(),

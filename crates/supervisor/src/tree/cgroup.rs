@@ -3,14 +3,20 @@
 //! No controller is needed, so the empty v2 hierarchy of a hybrid machine serves as well as a pure one.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions},
+    fs::DirBuilder,
     io,
-    os::unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
+    },
     path::{Path, PathBuf},
 };
 
 use groundcrew_core::id::{InstanceId, ProcessId};
-use rustix::process::Pid;
+use rustix::{
+    fs::{Mode, OFlags},
+    process::Pid,
+};
 
 /// The group of an instance; the leaves of its processes are below it.
 #[derive(Debug)]
@@ -72,11 +78,17 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 }
 
 impl Group {
-    /// Returns where the group of an instance is made; `None` where there is no hierarchy.
-    pub(super) fn place(instance: &InstanceId) -> Option<PathBuf> {
+    /// Returns where our own group is; `None` where there is no hierarchy.
+    pub(super) fn own() -> Option<PathBuf> {
         let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
         let groups = std::fs::read("/proc/self/cgroup").ok()?;
-        Some(own_group(&mounts, &groups)?.join(format!("groundcrew-{instance}")))
+        // As a path is written, without the slash that the root of the hierarchy ends in.
+        Some(own_group(&mounts, &groups)?.components().collect())
+    }
+
+    /// Returns where the group of an instance is made; `None` where there is no hierarchy.
+    pub(super) fn place(instance: &InstanceId) -> Option<PathBuf> {
+        Some(Self::own()?.join(format!("groundcrew-{instance}")))
     }
 
     /// Makes the group of an instance; `None` where this machine or this user has none.
@@ -105,15 +117,24 @@ impl Group {
         &self.directory
     }
 
-    /// Makes the leaf of a process, and opens the file through which the process enters it.
-    pub(super) fn leaf(&self, id: &ProcessId) -> io::Result<(Leaf, File)> {
+    /// Makes the leaf of a process, and opens it, so that the process can be put there.
+    pub(super) fn leaf(&self, id: &ProcessId) -> io::Result<(Leaf, OwnedFd)> {
         // The prefix keeps a process named like a control file apart from it.
         let directory = self.directory.join(format!("p-{id}"));
         make(&directory)?;
-        let entry = OpenOptions::new()
-            .write(true)
-            .open(directory.join("cgroup.procs"))?;
-        Ok((Leaf { directory }, entry))
+        let opened = rustix::fs::open(
+            &directory,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let leaf = Leaf { directory };
+        match opened {
+            Ok(opened) => Ok((leaf, opened)),
+            Err(errno) => {
+                leaf.remove();
+                Err(errno.into())
+            }
+        }
     }
 
     /// Returns the group as one leaf, for ending all of it.

@@ -13,6 +13,9 @@
 //! Neither way gets hold of what a privileged process moved below another supervisor.
 
 mod cgroup;
+mod limits;
+mod pause;
+mod seat;
 mod sweep;
 
 use std::{
@@ -26,11 +29,15 @@ use std::{
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
+    executor::Limits,
     id::{InstanceId, ProcessId},
 };
 use rustix::process::{Pid, Signal};
 
 use cgroup::{Group, Leaf};
+pub(crate) use limits::each_process;
+pub(crate) use pause::Pause;
+pub(crate) use seat::Seat;
 use sweep::{Known, Seen};
 
 /// Whether processes get a cgroup of their own.
@@ -39,6 +46,8 @@ pub enum CgroupPolicy {
     /// Where the machine and the user have one.
     #[default]
     Automatic,
+    /// Where there is one, and processes move into it instead of being born there, as on a kernel that cannot do that.
+    Entered,
     /// Never; the subreaper alone.
     Never,
 }
@@ -59,6 +68,9 @@ struct Share {
 #[derive(Debug)]
 pub(crate) struct Grove {
     group: RefCell<Option<Group>>,
+    births: bool,
+    /// Whether its processes must be in it: limits hold there alone.
+    needed: bool,
     trees: RefCell<Vec<Weak<Tree>>>,
 }
 
@@ -72,23 +84,6 @@ pub(crate) struct Tree {
     /// Once nothing of it was left; then it owns nothing any more, whoever gets its numbers.
     felled: Cell<bool>,
     known: RefCell<Known>,
-}
-
-/// A place in the hierarchy that a process enters before it runs.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    /// Until a process took it; a seat that nobody took is removed.
-    leaf: Option<Leaf>,
-    /// Where the process writes itself in.
-    pub(crate) entry: std::fs::File,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some(leaf) = self.leaf.take() {
-            leaf.remove();
-        }
-    }
 }
 
 /// Processes that would not end.
@@ -175,15 +170,32 @@ impl Share {
 
 impl Grove {
     /// Makes the calling process the subreaper of all its descendants, and finds a cgroup.
-    pub(crate) fn plant(instance: &InstanceId, policy: CgroupPolicy) -> Result<Rc<Self>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; `Unsupported` for limits that need a cgroup or a controller which is missing.
+    pub(crate) fn plant(
+        instance: &InstanceId,
+        policy: CgroupPolicy,
+        limits: &Limits,
+    ) -> Result<Rc<Self>, Error> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|e| Error::io("failed to become the subreaper", e.into()))?;
         let group = match policy {
-            CgroupPolicy::Automatic => Group::make(instance),
+            CgroupPolicy::Automatic | CgroupPolicy::Entered => Group::make(instance),
             CgroupPolicy::Never => None,
         };
+        limits::apply(group.as_ref().map(Group::directory), limits).inspect_err(|_| {
+            if let Some(group) = &group {
+                group.remove();
+            }
+        })?;
         Ok(Rc::new(Self {
             group: RefCell::new(group),
+            births: policy == CgroupPolicy::Automatic,
+            needed: limits.memory.is_some()
+                || limits.milli_cpus.is_some()
+                || limits.processes.is_some(),
             trees: RefCell::default(),
         }))
     }
@@ -198,11 +210,13 @@ impl Grove {
 
     /// Makes a leaf for a process that is about to start; `None` where there is no cgroup.
     pub(crate) fn seat(&self, id: &ProcessId) -> Option<Seat> {
-        let (leaf, entry) = self.group.borrow().as_ref()?.leaf(id).ok()?;
-        Some(Seat {
-            leaf: Some(leaf),
-            entry,
-        })
+        let (leaf, directory) = self.group.borrow().as_ref()?.leaf(id).ok()?;
+        Some(Seat::new(leaf, directory, self.births))
+    }
+
+    /// Returns whether processes may be started outside of the cgroup.
+    pub(crate) fn may_do_without(&self) -> bool {
+        !self.needed
     }
 
     /// Gives the cgroup up: the first process could not enter it.
@@ -216,7 +230,7 @@ impl Grove {
     pub(crate) fn tree(self: &Rc<Self>, leader: Pid, seat: Option<Seat>) -> Rc<Tree> {
         let tree = Rc::new(Tree {
             grove: Rc::clone(self),
-            leaf: seat.and_then(|mut seat| seat.leaf.take()),
+            leaf: seat.and_then(Seat::taken),
             leader,
             reaped: Cell::new(false),
             felled: Cell::new(false),
@@ -389,36 +403,6 @@ impl Tree {
     }
 }
 
-/// A wait that begins short and grows, with an end.
-#[derive(Debug)]
-pub(crate) struct Pause {
-    /// None for ever.
-    until: Option<tokio::time::Instant>,
-    round: u32,
-}
-
-impl Pause {
-    pub(crate) fn until(patience: Duration) -> Self {
-        Self {
-            until: tokio::time::Instant::now().checked_add(patience),
-            round: 0,
-        }
-    }
-
-    /// Waits a little; false when the time is over. The first rounds only let others run: a tree that forks must be outrun.
-    pub(crate) async fn next(&mut self) -> bool {
-        self.round += 1;
-        if self.round <= 3 {
-            tokio::task::yield_now().await;
-        } else {
-            let millis = 1 << (self.round - 4).min(5);
-            tokio::time::sleep(Duration::from_millis(millis)).await;
-        }
-        self.until
-            .is_none_or(|until| tokio::time::Instant::now() < until)
-    }
-}
-
 /// Ends what a supervisor that was killed left behind in its cgroup, and removes the cgroup.
 ///
 /// * The cgroup carries the instance's id in its name, which nobody else uses; without that, it is refused.
@@ -461,6 +445,15 @@ pub async fn end_remains(
     }
     group.remove();
     Ok(())
+}
+
+/// Finds out whether instances that this process starts can be held to limits; touches nothing.
+///
+/// # Errors
+///
+/// `InvalidInput` for a limit under which nothing lives; `Unsupported`, naming what this machine or this user lacks.
+pub fn check_limits(limits: &Limits) -> Result<(), Error> {
+    limits::check(Group::own().as_deref(), limits)
 }
 
 /// Returns where the cgroup of an instance would be made, to be written down before it is; none where there is no hierarchy.

@@ -60,6 +60,17 @@ impl Seen {
         Pid::from_raw(self.group).filter(|_| ours && self.group != own_group)
     }
 
+    /// Returns whether what has the number now is the same process.
+    ///
+    /// * The start is not enough: it counts in hundredths of a second, and two that began in one of them may have one number.
+    ///   A stranger has neither its parent nor its session; one that lost its parent has us.
+    fn is(&self, now: &Self) -> bool {
+        let near = now.parent == self.parent
+            || now.session == self.session
+            || now.parent == getpid().as_raw_nonzero().get();
+        now.start == self.start && near
+    }
+
     /// Sends a signal to exactly this process; gone already is success.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let handle = match pidfd_open(self.pid, PidfdFlags::empty()) {
@@ -68,7 +79,7 @@ impl Seen {
             Err(e) => return Err(e),
         };
         // The number may have been given away before the handle was there.
-        if Self::read(self.pid).is_none_or(|now| now.start != self.start) {
+        if Self::read(self.pid).is_none_or(|now| !self.is(&now)) {
             return Ok(());
         }
         match pidfd_send_signal(handle, signal) {
@@ -218,6 +229,108 @@ mod tests {
             ),
             (42, 7, 41, 8735, false)
         );
+    }
+
+    /// How often a number is given away: a thousand times in a soak.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one parameter of these tests: how often"
+    )]
+    fn rounds() -> usize {
+        let full = std::env::var_os("GROUNDCREW_SOAK").is_some();
+        if full { 1000 } else { 50 }
+    }
+
+    /// Starts a program in a pid namespace of its own, or returns what the one inside said.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test starts itself again, as the test runner would"
+    )]
+    fn in_own_namespace(name: &str) -> Option<std::process::Output> {
+        const INSIDE: &str = "inside-of-a-pid-namespace";
+        if std::env::args().any(|argument| argument == INSIDE) {
+            return None;
+        }
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+        if !rustix::process::geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.arg(std::env::current_exe().unwrap());
+        command.args([name, INSIDE, "--exact", "--test-threads=1", "--nocapture"]);
+        Some(command.output().unwrap())
+    }
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "strangers, and those whose numbers they get"
+    )]
+    fn g16_a_number_that_was_given_away_means_nobody() {
+        use std::io::{BufRead as _, Write as _};
+        let name = concat!(
+            module_path!(),
+            "::g16_a_number_that_was_given_away_means_nobody"
+        );
+        if let Some(output) = in_own_namespace(name.split_once("::").unwrap().1) {
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            assert!(
+                output.status.success() && text.contains("1 passed"),
+                "{text}"
+            );
+            return;
+        }
+        // Another's child: it starts one whenever it is told a number, and tells which number that one got.
+        let script = "while read -r last; do echo $last >/proc/sys/kernel/ns_last_pid; sleep 1000 & echo $!; done";
+        let mut other = std::process::Command::new("setsid")
+            .args(["sh", "-c", script])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tell = other.stdin.take().unwrap();
+        let mut told = std::io::BufReader::new(other.stdout.take().unwrap()).lines();
+        let (mut reused, mut same_start) = (0, 0);
+        while reused < rounds() {
+            let mut own = std::process::Command::new("sleep")
+                .arg("1000")
+                .spawn()
+                .unwrap();
+            let pid = Pid::from_child(&own);
+            let seen = Seen::read(pid).unwrap();
+            own.kill().unwrap();
+            own.wait().unwrap();
+            writeln!(tell, "{}", pid.as_raw_nonzero().get() - 1).unwrap();
+            let stranger: i32 = told.next().unwrap().unwrap().parse().unwrap();
+            let stranger = Pid::from_raw(stranger).unwrap();
+            if stranger == pid {
+                reused += 1;
+                same_start += usize::from(Seen::read(stranger).unwrap().start == seen.start);
+                seen.signal(Signal::KILL).unwrap();
+            }
+            // A signal that was sent is heard within moments; that none was is only known by waiting for it.
+            let handle = pidfd_open(stranger, PidfdFlags::empty()).unwrap();
+            let mut ended = [rustix::event::PollFd::new(
+                &handle,
+                rustix::event::PollFlags::IN,
+            )];
+            let moment = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000_000,
+            };
+            let ended = rustix::event::poll(&mut ended, Some(&moment)).unwrap();
+            assert_eq!(
+                ended, 0,
+                "a stranger got the signal, after {reused} numbers"
+            );
+            let now = Seen::read(stranger).unwrap();
+            // It is known by what it is now, and so ends.
+            now.signal(Signal::KILL).unwrap();
+        }
+        println!("{same_start} of {reused} had the same start as the one before");
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]

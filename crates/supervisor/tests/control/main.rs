@@ -10,3 +10,4 @@ mod http;
 mod life;
 mod links;
 mod place;
+mod versions;

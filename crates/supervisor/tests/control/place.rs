@@ -52,6 +52,7 @@ pub(crate) fn shell(script: &str) -> ProcessSpec {
         stdio: StdioKind::Pipes,
         stdin: StdinPolicy::Open,
         time_limit: None,
+        idle_limit: None,
         stop: StopOrder {
             grace: Duration::from_millis(500),
             ..StopOrder::default()

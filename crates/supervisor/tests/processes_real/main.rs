@@ -21,11 +21,15 @@ macro_rules! alone {
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod log;
 #[cfg(test)]
 mod spawn;
 #[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod stubborn;
 #[cfg(test)]
 mod support;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use groundcrew_core::{
     command::Command,
     env::{Environment, Key},
     error::Error,
+    executor::Limits,
     id::{InstanceId, ProcessId},
     process::{
         DEFAULT_LOG_LIMIT, EndCause, EnvironmentSource, ExitStatus, FrameKind, Offset, ProcessSpec,
@@ -133,6 +134,22 @@ impl Ground {
         directory: tempfile::TempDir,
         log_directory: PathBuf,
     ) -> Self {
+        Self::with(policy, directory, log_directory, Limits::default()).unwrap()
+    }
+
+    /// An instance that may use only so much.
+    pub(crate) fn limited(policy: CgroupPolicy, limits: Limits) -> Result<Self, Error> {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        Self::with(policy, directory, log, limits)
+    }
+
+    fn with(
+        policy: CgroupPolicy,
+        directory: tempfile::TempDir,
+        log_directory: PathBuf,
+        limits: Limits,
+    ) -> Result<Self, Error> {
         let name = directory
             .path()
             .file_name()
@@ -146,13 +163,13 @@ impl Ground {
             instance: instance.clone(),
             log_directory,
             cgroup: policy,
-        })
-        .unwrap();
-        Self {
+            limits,
+        })?;
+        Ok(Self {
             directory,
             instance,
             processes,
-        }
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -170,6 +187,7 @@ impl Ground {
             stdio: StdioKind::Pipes,
             stdin: StdinPolicy::Empty,
             time_limit: None,
+            idle_limit: None,
             stop: StopOrder::default(),
             no_new_privileges: false,
             main: true,

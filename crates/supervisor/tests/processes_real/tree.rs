@@ -4,10 +4,27 @@ use std::time::{Duration, Instant};
 
 use crate::support::{BOTH, Ground, alive, children, id, order, until};
 use groundcrew_core::process::{EndCause, Milliseconds, Signal};
+use groundcrew_supervisor::processes::CgroupPolicy;
 
 const SOON: Duration = Duration::from_secs(20);
 
 alone! {
+    async fn f001_a_process_is_in_its_cgroup_whichever_way_it_came_there() {
+        for policy in [CgroupPolicy::Automatic, CgroupPolicy::Entered] {
+            let ground = Ground::new(policy);
+            let pid = ground.start("agent", &ground.spec(&["sleep", "1000"])).await;
+            // Without such a hierarchy there is no place to be in, and nothing to look at.
+            if let Some(group) = ground.processes.cgroup() {
+                let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+                let name = group.file_name().unwrap().to_str().unwrap();
+                let end = format!("/{name}/p-agent");
+                assert!(groups.lines().any(|line| line.starts_with("0::") && line.ends_with(&end)), "{policy:?} {groups}");
+            }
+            ground.stop("agent", Duration::ZERO).await;
+            ground.nothing_left().await;
+        }
+    }
+
     async fn f001_f002_a_daemon_with_a_cleared_environment_ends_with_its_process() {
         for policy in BOTH {
             let ground = Ground::new(policy);

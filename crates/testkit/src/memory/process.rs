@@ -148,6 +148,8 @@ struct State {
     stdin_open: bool,
     thawed: bool,
     writer: u64,
+    /// When bytes last went in or out.
+    active: Instant,
     size: Option<TerminalSize>,
 }
 
@@ -189,6 +191,7 @@ impl MemoryProcess {
                 stdin_open: spec.stdin == StdinPolicy::Open,
                 thawed: false,
                 writer: 0,
+                active: Instant::now(),
                 size: match spec.stdio {
                     StdioKind::Pipes => None,
                     StdioKind::Terminal(size) => Some(size),
@@ -222,6 +225,7 @@ impl MemoryProcess {
         }
         let mut state = self.state();
         let offset = Offset(state.log_end);
+        state.active = Instant::now();
         state.log_end += bytes.len() as u64;
         let merged = matches!(self.spec.stdio, StdioKind::Terminal(_));
         state.frames.push_back(Frame {
@@ -248,10 +252,26 @@ impl MemoryProcess {
         self.changed();
     }
 
+    /// Returns when its time is up, and which limit says so.
+    fn limit(&self) -> Option<(Instant, EndCause)> {
+        let idle = self
+            .spec
+            .idle_limit
+            .map(|limit| self.state().active + limit.0);
+        let limits = [
+            self.deadline.map(|at| (at, EndCause::TimedOut)),
+            idle.map(|at| (at, EndCause::Idle)),
+        ];
+        limits.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
     /// Ends it if its time is up.
     fn settle(&self) {
-        if self.deadline.is_some_and(|at| Instant::now() >= at) && self.is_running() {
-            self.signal(Signal::KILL, EndCause::TimedOut);
+        if let Some((at, cause)) = self.limit()
+            && Instant::now() >= at
+            && self.is_running()
+        {
+            self.signal(Signal::KILL, cause);
         }
     }
 
@@ -332,8 +352,8 @@ impl MemoryProcess {
                 .with("phase", "lost"));
             }
             let time_limit = async {
-                match self.deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
+                match self.limit() {
+                    Some((at, _)) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
@@ -449,8 +469,9 @@ impl AsyncWrite for MemoryInput {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let state = self.process.state();
+        let mut state = self.process.state();
         let open = state.stdin_open && state.exit.is_none() && state.writer == self.generation;
+        state.active = Instant::now();
         drop(state);
         if !open {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use groundcrew_core::{
     CloseOptions, CloseOutcome,
     error::ErrorKind,
-    executor::{Executor as _, InstanceSpec, Progress},
+    executor::{Executor as _, InstanceSpec, Limits, Progress},
     id::{AttemptId, RunId, SessionId},
     process::Lease,
     store::RunState,
@@ -143,6 +143,7 @@ async fn f134_what_no_launch_armed_is_reported_and_never_touched() {
         session: SessionId::new("stranger").unwrap(),
         workspace: None,
         lease: Lease::Unlimited,
+        limits: Limits::default(),
         options: serde_json::Map::new(),
     };
     executor.create(&stranger, &spec, &Silent).await.unwrap();

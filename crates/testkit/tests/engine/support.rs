@@ -238,6 +238,7 @@ pub(crate) fn agent(argv: &[&str]) -> LaunchRequest {
         stdio: StdioKind::Pipes,
         stdin: StdinPolicy::Empty,
         time_limit: None,
+        idle_limit: None,
         stop: None,
     });
     LaunchRequest {

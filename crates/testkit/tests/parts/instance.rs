@@ -220,6 +220,16 @@ async fn signals_time_limits_and_shutdown_end_with_their_cause() {
         EndCause::TimedOut
     );
 
+    let spec = ProcessSpec {
+        idle_limit: limit,
+        ..process(&["ignore-signals"])
+    };
+    it.instance.start(&pid("idle"), &spec).await.unwrap();
+    assert_eq!(
+        it.instance.wait(&pid("idle")).await.unwrap().cause,
+        EndCause::Idle
+    );
+
     it.instance
         .start(&pid("c"), &process(&["ignore-signals"]))
         .await
@@ -247,7 +257,7 @@ async fn signals_time_limits_and_shutdown_end_with_their_cause() {
     );
     assert_eq!(
         it.instance.processes().await.unwrap().len(),
-        4,
+        5,
         "reading goes on"
     );
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use groundcrew_core::{
     command::Command,
     env::Environment,
-    executor::InstanceSpec,
+    executor::{InstanceSpec, Limits},
     id::{AttemptId, ExecutorName, InstanceId, PreparerName, ProcessId, RunId, SessionId, TaskId},
     process::{EnvironmentSource, Lease, ProcessSpec, StdinPolicy, StdioKind, StopOrder},
     store::{Reservation, RunRecord, RunState},
@@ -74,6 +74,7 @@ pub(crate) fn instance_spec(world: &MemoryWorld) -> InstanceSpec {
         session: SessionId::new("session").unwrap(),
         workspace: Some(PathBuf::from("/memory")),
         lease: Lease::UNTIL_COMMIT,
+        limits: Limits::default(),
         options: serde_json::Map::new(),
     }
 }
@@ -94,6 +95,7 @@ pub(crate) fn process(argv: &[&str]) -> ProcessSpec {
         stdio: StdioKind::Pipes,
         stdin: StdinPolicy::Open,
         time_limit: None,
+        idle_limit: None,
         stop: StopOrder::default(),
         no_new_privileges: false,
         main: false,

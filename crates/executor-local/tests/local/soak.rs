@@ -1,0 +1,179 @@
+//! Many instances, one after the other and at once: nothing adds up, and the figures are told.
+//!
+//! Small unless `GROUNDCREW_SOAK` is set; then as large as the targets say.
+
+use std::time::{Duration, Instant};
+
+use groundcrew_core::{
+    executor::Executor as _, instance::SharedInstance, process::Lease, undo::Undone,
+};
+
+use crate::{
+    place::{Place, fresh, process, shell},
+    runner::say,
+};
+
+crate::runner::tests![
+    g8_instances_one_after_the_other_leave_nothing_here,
+    g10_g11_many_instances_at_once_take_few_descriptors_and_end_together,
+];
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one parameter of these tests: how often"
+)]
+fn times(small: usize, full: usize) -> usize {
+    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
+        full
+    } else {
+        small
+    }
+}
+
+fn count(directory: &str) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
+
+/// What this process holds: descriptors, threads, children dead or alive.
+fn held() -> (usize, usize, usize) {
+    let children = std::fs::read_dir("/proc/self/task").unwrap().map(|task| {
+        let text = std::fs::read_to_string(task.unwrap().path().join("children"));
+        text.unwrap_or_default().split_whitespace().count()
+    });
+    (
+        count("/proc/self/fd"),
+        count("/proc/self/task"),
+        children.sum(),
+    )
+}
+
+/// Resident memory of this process, in KiB.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Memory of a process that it shares with nobody, in KiB.
+fn private(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    text.lines()
+        .filter(|line| line.starts_with("Private_"))
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
+}
+
+fn groups() -> usize {
+    let Ok(Some(place)) = groundcrew_supervisor::tree::probe() else {
+        return 0;
+    };
+    let below = std::fs::read_dir(place.parent().unwrap()).unwrap();
+    let ours = format!("groundcrew-{}", std::process::id());
+    below
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().contains(&ours))
+        .count()
+}
+
+async fn cycle(place: &Place) {
+    let id = fresh();
+    let instance = place.instance(&id, Lease::UNTIL_COMMIT).await;
+    let agent = process("agent");
+    instance.start(&agent, &shell("exit 3")).await.unwrap();
+    assert_eq!(instance.wait(&agent).await.unwrap().code, Some(3));
+    drop(instance);
+    assert_eq!(
+        place.executor.delete(&id, None).await.unwrap(),
+        Undone::REMOVED
+    );
+    std::fs::remove_dir_all(place.logs(&id)).ok();
+}
+
+async fn g8_instances_one_after_the_other_leave_nothing_here() {
+    let place = Place::new();
+    for _ in 0..5 {
+        cycle(&place).await;
+    }
+    crate::place::until("the runtime has let go of what it started", || {
+        held().2 == 0
+    })
+    .await;
+    let (before, memory, groups_before) = (held(), resident(), groups());
+    let all = times(40, 10_000);
+    let begun = Instant::now();
+    for _ in 0..all {
+        cycle(&place).await;
+    }
+    let took = begun.elapsed();
+    crate::place::until("all children are reaped", || held().2 == 0).await;
+    let after = held();
+    let grown = resident().saturating_sub(memory);
+    say(format_args!(
+        "{all} cycles in {took:?}; descriptors, threads and children {before:?} then {after:?}; memory grew by {grown} KiB"
+    ));
+    assert_eq!((after.0, after.2), (before.0, before.2));
+    assert!(after.1 <= before.1 + 1, "threads: {before:?} {after:?}");
+    assert!(grown <= 5 << 10, "{grown} KiB");
+    assert_eq!(groups(), groups_before);
+    assert_eq!(place.executor.list().await.unwrap(), []);
+}
+
+async fn g10_g11_many_instances_at_once_take_few_descriptors_and_end_together() {
+    let place = Place::new();
+    let all = times(24, 500);
+    let before = held().0;
+    let begun = Instant::now();
+    let mut up: Vec<SharedInstance> = Vec::new();
+    let mut ids = Vec::new();
+    // Eight at a time, as a controller with work to do would.
+    for chunk in (0..all).collect::<Vec<_>>().chunks(8) {
+        let starts = chunk.iter().map(|_| async {
+            let id = fresh();
+            let instance = place.instance(&id, Lease::Unlimited).await;
+            let agent = process("agent");
+            instance
+                .start(&agent, &shell("exec sleep 1000"))
+                .await
+                .unwrap();
+            (id, instance)
+        });
+        for (id, instance) in futures_util::future::join_all(starts).await {
+            ids.push(id);
+            up.push(instance);
+        }
+    }
+    let took = begun.elapsed();
+    let each = (held().0 - before).div_ceil(all);
+    let memory: Vec<u64> = ids
+        .iter()
+        .filter_map(|id| place.supervisor_pid(id))
+        .map(private)
+        .collect();
+    assert_eq!(memory.len(), all, "each has its supervisor");
+    let begun = Instant::now();
+    let ends = up
+        .iter()
+        .map(|instance| instance.shutdown(Duration::from_secs(1)));
+    for ended in futures_util::future::join_all(ends).await {
+        ended.unwrap();
+    }
+    let ended = begun.elapsed();
+    drop(up);
+    for id in &ids {
+        assert_eq!(
+            place.executor.delete(id, None).await.unwrap(),
+            Undone::REMOVED
+        );
+    }
+    say(format_args!(
+        "{all} at once: up in {took:?}, {each} descriptors each, {} KiB private memory each, ended in {ended:?}",
+        memory.iter().sum::<u64>() / memory.len() as u64
+    ));
+    assert!(each <= 5, "{each} descriptors for each run");
+    let most =
+        Duration::from_secs(15).max(Duration::from_millis(100) * u32::try_from(all).unwrap());
+    assert!(took < most && ended < most, "{took:?} {ended:?}");
+}
