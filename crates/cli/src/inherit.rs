@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_entry_has_a_reason_and_stands_once() {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (name, why) in STRIPPED.iter().chain(STRIPPED_PREFIXES) {
             assert!(!why.is_empty() && seen.insert(*name), "{name}");
         }

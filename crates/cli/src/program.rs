@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use groundcrew_core::{
@@ -86,6 +87,21 @@ pub(crate) struct Crew {
     pub(crate) store: Arc<dyn StateStore>,
     /// The state directory.
     pub(crate) home: PathBuf,
+}
+
+/// How long what dead processes left may hold up what was asked for.
+const TENDING: Duration = Duration::from_secs(2);
+
+impl Crew {
+    /// Brings to an end what dead processes left, within bounds: the rest waits for the next time, or for `recover`.
+    pub(crate) async fn tend(&self, console: &Console) {
+        // What goes wrong with it is told by `recover`, and must not stop what was asked for.
+        if let Ok(Ok(report)) = tokio::time::timeout(TENDING, self.launcher.tend()).await {
+            for run in &report.rolled_back {
+                console.note(&format!("took back what a killed launch of {run} left"));
+            }
+        }
+    }
 }
 
 impl Context {

@@ -28,6 +28,7 @@ pub mod undo;
 
 // The engine.
 mod attempt;
+mod backpressure;
 mod closing;
 mod ending;
 mod lane;

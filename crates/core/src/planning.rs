@@ -33,6 +33,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     let (session, task) = names(&request, &run, prior.as_ref())?;
 
     let mut problems = capability_problems(&registration, &request);
+    problems.extend(pressure(shared, &registration).await?);
     if prior.is_none()
         && let Some(other) = shared.parts.store.run_of_session(&session).await?
     {
@@ -222,6 +223,15 @@ async fn contributions(
     } else {
         Err(problems)
     }
+}
+
+/// Finds what is refused because too much of it waits to be taken away.
+async fn pressure(shared: &Shared, registration: &Registration) -> Result<Vec<Error>, Error> {
+    let attempts = shared.parts.store.attempts().await?;
+    let high_water = shared.parts.policy.high_water;
+    Ok(shared
+        .backpressure
+        .check(registration, &attempts, high_water))
 }
 
 fn no_preparer(request: &LaunchRequest) -> Error {

@@ -37,6 +37,7 @@ pub(crate) async fn rm(context: &Context, args: &RmArgs) -> Result<u8, Failing> 
 async fn take_away(context: &Context, id: &str, options: CloseOptions) -> Result<u8, Failing> {
     let console = &context.console;
     let crew = context.open(()).await?;
+    crew.tend(&context.console).await;
     let record = crew.launcher.find(id).await?;
     let report = crew.launcher.close(&record.run, options).await?;
     if console.format == Format::Human {

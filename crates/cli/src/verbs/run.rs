@@ -37,6 +37,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
     let request = request::fresh(args, agent, context.console.format, &context.surroundings)?;
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
+    crew.tend(&context.console).await;
     let plan = crew.launcher.plan(request).await?;
     Box::pin(attended(
         context,
@@ -58,6 +59,7 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
     let mut signals = Signals::listen()?;
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
+    crew.tend(&context.console).await;
     let record = crew.launcher.find(&args.id).await?;
     let agent = agents::of_resume(context, args, &record).await?;
     let request = request::resumed(
