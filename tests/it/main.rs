@@ -6,6 +6,7 @@
 )]
 
 mod bad_input;
+mod busy;
 mod concurrency;
 mod controller_death;
 mod detached;
