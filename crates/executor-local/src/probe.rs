@@ -9,6 +9,8 @@ use groundcrew_core::{
 use groundcrew_supervisor::SupervisorSource;
 use rustix::{fs::Access, process::Resource};
 
+use crate::service_manager;
+
 /// The first kernel that is supported.
 const OLDEST_KERNEL: (u32, u32) = (5, 10);
 
@@ -132,6 +134,11 @@ pub(crate) fn probe(supervisor: &SupervisorSource, instances: &Path) -> Result<P
                 .to_owned(),
         );
     }
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let uid = rustix::process::geteuid().as_raw();
+    report
+        .warnings
+        .extend(service_manager::warnings(Path::new("/"), &groups, uid));
     Ok(report)
 }
 

@@ -266,6 +266,10 @@ mod tests {
         clippy::disallowed_methods,
         reason = "strangers, and those whose numbers they get"
     )]
+    #[expect(
+        clippy::print_stdout,
+        reason = "how hard it was made is worth knowing"
+    )]
     fn g16_a_number_that_was_given_away_means_nobody() {
         use std::io::{BufRead as _, Write as _};
         let name = concat!(
