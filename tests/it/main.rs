@@ -7,6 +7,7 @@
 
 mod agents;
 mod bad_input;
+mod busy;
 mod concurrency;
 mod controller_death;
 mod detached;

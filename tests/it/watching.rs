@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use crate::ground::{Ground, text, until};
@@ -101,8 +102,11 @@ struct Tmux {
 
 impl Tmux {
     fn start(ground: &Ground, command: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // A server that was told to end needs a moment; the next has a socket of its own.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let tmux = Self {
-            socket: ground.path("tmux"),
+            socket: ground.path(format!("tmux-{number}")),
         };
         let mut call = tmux.call(&[
             "new-session",

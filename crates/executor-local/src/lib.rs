@@ -6,5 +6,6 @@ mod instance_directory;
 mod life;
 mod private_files;
 mod probe;
+mod service_manager;
 
 pub use executor::{LocalConfig, LocalExecutor};

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
-    executor::ProbeReport,
+    executor::{Limits, ProbeReport},
 };
 use groundcrew_supervisor::SupervisorSource;
 use rustix::{fs::Access, process::Resource};
+
+use crate::service_manager;
 
 /// The first kernel that is supported.
 const OLDEST_KERNEL: (u32, u32) = (5, 10);
@@ -19,6 +21,54 @@ const FEW_FILES: u64 = 4096;
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Tells which limits of all processes together this machine can hold an instance to, and what the others lack.
+fn limits() -> String {
+    let none = Limits::default();
+    let each = [
+        (
+            "memory",
+            Limits {
+                memory: Some(1 << 30),
+                ..none
+            },
+        ),
+        (
+            "cpus",
+            Limits {
+                milli_cpus: Some(1000),
+                ..none
+            },
+        ),
+        (
+            "pids",
+            Limits {
+                processes: Some(1000),
+                ..none
+            },
+        ),
+    ];
+    let (can, lack): (Vec<_>, Vec<_>) = each
+        .iter()
+        .partition(|(_, limits)| groundcrew_supervisor::check_limits(limits).is_ok());
+    let names = |of: &[&(&str, Limits)]| {
+        of.iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    match (can.is_empty(), lack.is_empty()) {
+        (_, true) => names(&can),
+        (true, false) => {
+            "of each process only: the cgroup v2 hierarchy gives us no controllers".to_owned()
+        }
+        (false, false) => format!(
+            "{}; not {}, whose cgroup v2 controllers we are not given",
+            names(&can),
+            names(&lack)
+        ),
+    }
 }
 
 /// Finds the facts.
@@ -65,6 +115,7 @@ pub(crate) fn probe(supervisor: &SupervisorSource, instances: &Path) -> Result<P
             |parent| format!("cgroup v2 below {}, and subreaper", parent.display()),
         ),
     );
+    fact("limits", limits());
     if version(&release).is_none_or(|version| version < OLDEST_KERNEL) {
         report.warnings.push(format!(
             "kernel {release} is older than 5.10, the oldest one that is tested"
@@ -83,6 +134,11 @@ pub(crate) fn probe(supervisor: &SupervisorSource, instances: &Path) -> Result<P
                 .to_owned(),
         );
     }
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let uid = rustix::process::geteuid().as_raw();
+    report
+        .warnings
+        .extend(service_manager::warnings(Path::new("/"), &groups, uid));
     Ok(report)
 }
 

@@ -472,7 +472,8 @@ async fn the_probe_tells_what_the_machine_gives() {
             "instances",
             "kernel",
             "open files",
-            "ending trees"
+            "ending trees",
+            "limits"
         ]
     );
     assert!(

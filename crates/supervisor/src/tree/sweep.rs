@@ -130,19 +130,28 @@ pub(super) fn own_session() -> i32 {
 /// Returns our own children, living or not.
 pub(super) fn children() -> Vec<Pid> {
     let own = getpid();
+    // A kernel without that file: everybody is asked for his parent.
+    children_of(own).unwrap_or_else(|| {
+        everybody()
+            .into_iter()
+            .filter(|seen| seen.parent == own.as_raw_nonzero().get())
+            .map(|seen| seen.pid)
+            .collect()
+    })
+}
+
+/// Returns the children of a process, living or not; none where the kernel does not tell, or the process is gone.
+fn children_of(pid: Pid) -> Option<Vec<Pid>> {
     let mut found = Vec::new();
-    let tasks = std::fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten();
-    for task in tasks {
-        let Ok(text) = std::fs::read_to_string(task.path().join("children")) else {
-            // A kernel without that file: everybody is asked for his parent.
-            return everybody()
-                .into_iter()
-                .filter(|seen| seen.parent == own.as_raw_nonzero().get())
-                .map(|seen| seen.pid)
-                .collect();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?;
+    for task in tasks.flatten() {
+        let text = std::fs::read_to_string(task.path().join("children"));
+        let text = match text {
+            Ok(text) => text,
+            // A thread that has ended meanwhile handed its children to another.
+            Err(e) if e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => continue,
+            Err(_) if !task.path().exists() => continue,
+            Err(_) => return None,
         };
         found.extend(
             text.split_ascii_whitespace()
@@ -150,7 +159,7 @@ pub(super) fn children() -> Vec<Pid> {
                 .filter_map(Pid::from_raw),
         );
     }
-    found
+    Some(found)
 }
 
 fn everybody() -> Vec<Seen> {
@@ -161,6 +170,53 @@ fn everybody() -> Vec<Seen> {
         .collect()
 }
 
+/// Everybody who descends from us, found from parent to child: what else runs on the machine costs nothing.
+///
+/// * A list of children that is read while one of them ends can lack another, so each is read until it is the same twice;
+///   one that never is, because its process forks without end, is looked at again by whoever has to outrun it.
+/// * None where the kernel does not tell children.
+fn descendants() -> Option<Vec<Seen>> {
+    const LOOKS: usize = 4;
+    let own = getpid();
+    let own_number = own.as_raw_nonzero().get();
+    let mut found: HashMap<Pid, Seen> = HashMap::new();
+    children_of(own)?;
+    // Whoever loses its parent while we look becomes our child, so we ourselves are looked at last as well as first.
+    for _ in 0..LOOKS {
+        let before = found.len();
+        let mut todo = vec![own];
+        while let Some(parent) = todo.pop() {
+            let mut last: Option<Vec<Pid>> = None;
+            for _ in 0..LOOKS {
+                let Some(children) = children_of(parent) else {
+                    break;
+                };
+                for pid in &children {
+                    if found.contains_key(pid) {
+                        continue;
+                    }
+                    // One that lost its parent meanwhile is ours; anything else has only got the number.
+                    let parents = [parent.as_raw_nonzero().get(), own_number];
+                    if let Some(seen) =
+                        Seen::read(*pid).filter(|seen| parents.contains(&seen.parent))
+                    {
+                        found.insert(*pid, seen);
+                        todo.push(*pid);
+                    }
+                }
+                if last.as_ref() == Some(&children) {
+                    break;
+                }
+                last = Some(children);
+            }
+        }
+        if found.len() == before {
+            break;
+        }
+    }
+    Some(found.into_values().collect())
+}
+
 /// Our descendants, each below the child of ours that it descends from.
 ///
 /// * Processes that are dead and only wait to be reaped are left out.
@@ -169,7 +225,7 @@ pub(super) fn families() -> Vec<(Seen, Vec<Seen>)> {
     let own = getpid().as_raw_nonzero().get();
     let own_session = own_session();
     let mut below: HashMap<i32, Vec<Seen>> = HashMap::new();
-    for seen in everybody() {
+    for seen in descendants().unwrap_or_else(everybody) {
         below.entry(seen.parent).or_default().push(seen);
     }
     let heads = below.remove(&own).unwrap_or_default();
@@ -266,6 +322,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "strangers, and those whose numbers they get"
     )]
+    #[expect(clippy::print_stdout, reason = "how hard it was made is worth knowing")]
     fn g16_a_number_that_was_given_away_means_nobody() {
         use std::io::{BufRead as _, Write as _};
         let name = concat!(

@@ -67,6 +67,10 @@ fn answer(
 }
 
 impl Other {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a server of the test ends with its runtime"
+    )]
     fn speaking(speaks: &'static [u32]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let listener = tokio::net::UnixListener::bind(root.path().join("socket")).unwrap();

@@ -49,6 +49,11 @@ async fn first_line(ground: &Ground, name: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+#[expect(clippy::print_stdout, reason = "a figure is worth knowing")]
+fn tell(text: std::fmt::Arguments<'_>) {
+    println!("{text}");
+}
+
 alone! {
     async fn f024_a_process_that_another_one_traces_ends_with_it() {
         for policy in BOTH {
@@ -145,7 +150,7 @@ alone! {
             let begun = Instant::now();
             ground.stop("agent", grace).await;
             let late = begun.elapsed().saturating_sub(grace);
-            println!("400 processes, {policy:?}: gone {late:?} after the grace");
+            tell(format_args!("400 processes, {policy:?}: gone {late:?} after the grace"));
             // The target is 150 ms on a machine that does nothing else.
             assert!(late < Duration::from_secs(3), "{late:?}");
             assert_eq!(children(), "");
