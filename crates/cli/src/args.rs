@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod scripts;
 mod secret;
 
 use std::{ffi::OsString, time::Duration};
@@ -11,6 +12,7 @@ use groundcrew_core::{
     process::Lease,
 };
 
+pub(crate) use self::scripts::ScriptArgs;
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
@@ -234,6 +236,9 @@ pub(crate) struct RunArgs {
     /// How.
     #[command(flatten)]
     pub command: CommandArgs,
+    /// What runs before and after.
+    #[command(flatten)]
+    pub scripts: ScriptArgs,
     /// Which agent, where not a command.
     #[command(flatten)]
     pub agent: AgentArgs,

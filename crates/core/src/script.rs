@@ -34,7 +34,8 @@ const MAX_NAME_LEN: usize = 200;
 
 /// One script: a process of the instance, with the run's own environment and no input.
 ///
-/// * What it leaves running is the instance's, and ends with it at the latest.
+/// * What it leaves running is ended when it ends: what is to serve the agent is started by the agent.
+/// * Its output is in the log of its process, which outlives a failed launch as well, as long as logs are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
     /// What people call it; in errors, events and reports.
