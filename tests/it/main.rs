@@ -23,6 +23,7 @@ mod redaction;
 mod removal;
 mod resume;
 mod run;
+mod scripts;
 mod secret;
 mod signals;
 mod state_directory;

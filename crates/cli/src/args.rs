@@ -2,6 +2,7 @@
 
 mod agents;
 mod limits;
+mod scripts;
 mod secret;
 mod watching;
 
@@ -15,6 +16,7 @@ use groundcrew_core::{
 
 use crate::detaching::DetachKeys;
 
+pub(crate) use self::scripts::ScriptArgs;
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
@@ -254,6 +256,9 @@ pub(crate) struct RunArgs {
     /// How.
     #[command(flatten)]
     pub command: CommandArgs,
+    /// What runs before and after.
+    #[command(flatten)]
+    pub scripts: ScriptArgs,
     /// Which agent, where not a command.
     #[command(flatten)]
     pub agent: AgentArgs,

@@ -17,7 +17,12 @@ use groundcrew_core::{
 };
 use serde::Deserialize;
 
-use crate::{paths::absolute, surroundings::Surroundings, toml_file};
+use crate::{
+    paths::absolute,
+    scripts::{self, Configured},
+    surroundings::Surroundings,
+    toml_file,
+};
 
 /// How long a helper may take if nothing is said.
 const HELPER_SECONDS: u32 = 30;
@@ -36,6 +41,10 @@ pub(crate) struct Config {
     pub path: Vec<PathBuf>,
     /// Variables of ours that hold secrets, by the secret's name.
     pub secret_variables: BTreeMap<SecretRef, OsString>,
+    /// Scripts that ready a workspace.
+    pub setup: Vec<Configured>,
+    /// Scripts that clear it up.
+    pub teardown: Vec<Configured>,
     /// The program that is asked for secrets which nothing else knows.
     pub secret_helper: Option<Helper>,
 }
@@ -56,6 +65,8 @@ struct File {
     caches: BTreeMap<String, String>,
     paths: Paths,
     secrets: Secrets,
+    setup: Vec<scripts::Written>,
+    teardown: Vec<scripts::Written>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -124,6 +135,8 @@ impl Config {
                 caches: caches(file.caches)?,
                 path: search(&file.paths.search, base, home)?,
                 secret_variables: secret_variables(file.secrets.variables)?,
+                setup: scripts::configured("setup", file.setup, base, home)?,
+                teardown: scripts::configured("teardown", file.teardown, base, home)?,
                 secret_helper: file
                     .secrets
                     .helper
@@ -301,6 +314,42 @@ mod tests {
             path.value,
             Value::Literal("/h/bin:/c/tools:/tmp/a~b:/bin".into())
         );
+    }
+
+    #[test]
+    fn c22_scripts_are_read_as_written() {
+        let config = parse(
+            "[[setup]]\nname = \"deps\"\ncommand = [\"npm\", \"ci\"]\ndirectory = \"web\"\nrepository = \"~/src\"\noptional = true\nseconds = 5\n[[teardown]]\nrun = \"make down\"\n",
+        )
+        .unwrap();
+        let setup = &config.setup[0];
+        assert_eq!(setup.repository.as_deref(), Some(Path::new("/h/src")));
+        assert_eq!(setup.script.command.to_string(), "npm ci");
+        assert_eq!(setup.script.directory.as_deref(), Some(Path::new("web")));
+        assert_eq!(setup.script.time_limit, Duration::from_secs(5));
+        assert!(!setup.script.required && setup.script.name == "deps");
+        let down = &config.teardown[0].script;
+        assert_eq!(down.command.to_string(), "sh -c 'make down'");
+        assert_eq!(
+            (&*down.name, down.time_limit),
+            ("make down", Duration::from_mins(1))
+        );
+        for (text, word) in [
+            ("[[setup]]\n", "setup[0]"),
+            ("[[setup]]\nrun = \"a\"\ncommand = [\"a\"]", "either `run`"),
+            (
+                "[[setup]]\nrun = \"a\"\ndirectory = \"../x\"",
+                "without `..`",
+            ),
+            ("[[teardown]]\nrun = \"\"", "teardown[0]"),
+            ("[[setup]]\nrun = \"a\"\nseconds = 0", "time limit"),
+            ("[[setup]]\nrum = \"a\"", "unknown field `rum`"),
+            ("[setup]\nrun = \"a\"", "line"),
+        ] {
+            let error = parse(text).unwrap_err();
+            let whole = groundcrew_core::error::Chain(&error).to_string();
+            assert!(whole.contains(word), "{text}: {whole}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod progress;
 mod prompt;
 mod request;
 mod screen;
+mod scripts;
 mod secrecy;
 mod signals;
 mod stdin;

@@ -19,6 +19,7 @@ use crate::{
     failing::Failing,
     follow::Inward,
     paths::{absolute, repository_of},
+    scripts,
     surroundings::Surroundings,
     terminal::{self, Terminals},
     variables::{self, Variables},
@@ -52,7 +53,16 @@ pub(crate) fn fresh(
         None => Command::new(args.argv.iter().cloned())?.into(),
     };
     let (mode, variables, lease) = command(&args.command, program, format, surroundings)?;
+    let config = Config::read(surroundings)?;
+    let (setup, teardown) = scripts::of_run(
+        &args.scripts,
+        config.setup,
+        config.teardown,
+        &place.workspace,
+    )?;
     Ok(LaunchRequest {
+        setup,
+        teardown,
         session: args.place.session.clone(),
         task: place.task,
         tenant: place.tenant,

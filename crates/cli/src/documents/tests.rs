@@ -44,6 +44,7 @@ fn record() -> RunRecord {
         agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
+        scripts: groundcrew_core::script::Scripts::default(),
         resume_token: None,
         keep: false,
         before: None,

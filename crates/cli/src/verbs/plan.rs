@@ -3,6 +3,7 @@
 use groundcrew_core::{
     Plan,
     process::{Lease, StdioKind},
+    script::Script,
     undo::Due,
 };
 use serde::Serialize;
@@ -38,6 +39,8 @@ struct Planned {
     lease_seconds: Option<f64>,
     keep: bool,
     steps: Vec<String>,
+    setup: Vec<String>,
+    teardown: Vec<String>,
     resources: Vec<Resource>,
     environment: Vec<Explained>,
     payloads: Vec<InFile>,
@@ -109,6 +112,8 @@ fn planned(plan: &Plan) -> Planned {
         },
         keep: request.keep,
         steps: plan.steps().iter().map(ToString::to_string).collect(),
+        setup: names(plan.setup()),
+        teardown: names(&request.teardown),
         resources: plan
             .records()
             .into_iter()
@@ -129,6 +134,10 @@ fn planned(plan: &Plan) -> Planned {
             .collect(),
         warnings: plan.warnings().to_vec(),
     }
+}
+
+fn names(scripts: &[Script]) -> Vec<String> {
+    scripts.iter().map(|script| script.name.clone()).collect()
 }
 
 fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
@@ -153,6 +162,12 @@ fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
         fact("base", &printable(base));
     }
     fact("steps", &printable(&planned.steps.join(", ")));
+    for script in plan.setup() {
+        fact("setup", &printable(&script.name));
+    }
+    for script in &plan.request().teardown {
+        fact("teardown", &printable(&script.name));
+    }
     console.result(&style.bold("would make"));
     for resource in &planned.resources {
         console.result(&format!("  {}", printable(&resource.what)));
