@@ -13,6 +13,9 @@ use crate::ground::{Ground, Leaks, Repository, path, text, until};
 const WORK: &str =
     "echo kept >kept && git add kept && git commit -qm kept && echo loose >loose && exec sleep 600";
 
+/// A script that changes nothing, so that its points are among the others.
+const SETUP: [&str; 2] = ["--setup", "grep -q base f"];
+
 /// The first point at which the command may have worked.
 const STARTED: &str = "start.after";
 
@@ -25,7 +28,7 @@ fn fresh() -> (Ground, Repository) {
 /// Returns the points that a launch passes, in order.
 fn points(ground: &Ground, repository: &Repository) -> Vec<String> {
     let file = ground.path("points");
-    let call = ground.run_shell(repository, &[], "true");
+    let call = ground.run_shell(repository, &SETUP, "true");
     call.note_points(&file).run().ok();
     let points: Vec<_> = fs::read_to_string(&file)
         .unwrap()
@@ -87,10 +90,10 @@ fn every_step_of_the_plan_has_points_before_and_after_it() {
 fn fails(what: &str) {
     let (ground, repository) = fresh();
     let (before, _) = parted(&ground, &repository);
-    let leaks = Leaks::watch(&ground, &[&repository]);
+    let leaks = Leaks::watch(&ground, &[&repository]).except_logs();
     for point in before {
         let fault = format!("{point}={what}");
-        let call = ground.run_shell(&repository, &["--format", "json"], WORK);
+        let call = ground.run_shell(&repository, &["--format", "json", SETUP[0], SETUP[1]], WORK);
         let outcome = call.fault(&fault).run().code(125);
         let error = outcome.error();
         let step = point.rsplit_once('.').unwrap().0;
@@ -116,10 +119,13 @@ fn f139_a_panic_at_any_point_before_the_start_leaves_nothing() {
 fn f127_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
     let (ground, repository) = fresh();
     let (before, _) = parted(&ground, &repository);
-    let leaks = Leaks::watch(&ground, &[&repository]);
+    let leaks = Leaks::watch(&ground, &[&repository]).except_logs();
     for point in before {
         let fault = format!("{point}=kill9");
-        let outcome = ground.run_shell(&repository, &[], WORK).fault(&fault).run();
+        let outcome = ground
+            .run_shell(&repository, &SETUP, WORK)
+            .fault(&fault)
+            .run();
         assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
         let recovered = ground.recover();
         for name in ["stuck", "kept", "strays", "unknown", "busy"] {
@@ -160,7 +166,7 @@ fn strikes(point: &str, what: &str) {
     let fault = format!("{point}={what}");
     let held = ground.path("held");
     let job = ground
-        .run_shell(&repository, &["--format", "json"], WORK)
+        .run_shell(&repository, &["--format", "json", SETUP[0], SETUP[1]], WORK)
         .fault(&fault)
         .hold(STARTED, &held)
         .spawn();
@@ -246,11 +252,12 @@ fn a_failure_in_a_resumed_launch_leaves_the_run_as_it_was() {
     let run = ground.ran(&repository, &[], "echo loose >loose");
     let id = text(&run["id"]);
     let (before, _) = parted(&ground, &repository);
-    let leaks = Leaks::watch(&ground, &[&repository]);
-    for point in before
-        .iter()
-        .filter(|point| !point.starts_with("prepare") && !point.starts_with("populate"))
-    {
+    let leaks = Leaks::watch(&ground, &[&repository]).except_logs();
+    for point in before.iter().filter(|point| {
+        // What was made and set up already is not made again.
+        let again = ["prepare", "populate", "setup.setup-"];
+        !again.iter().any(|name| point.starts_with(name))
+    }) {
         for what in ["error", "kill9"] {
             let fault = format!("{point}={what}");
             let resumed = ground

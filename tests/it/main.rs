@@ -5,6 +5,7 @@
     reason = "a test that meets what it does not expect has failed"
 )]
 
+mod agents;
 mod bad_input;
 mod busy;
 mod concurrency;
@@ -18,13 +19,16 @@ mod ground;
 mod isolation;
 mod limits;
 mod naming;
+mod redaction;
 mod removal;
 mod resume;
 mod run;
-mod secrets;
+mod scripts;
+mod secret;
 mod signals;
 mod state_directory;
 mod streams;
 mod terminal;
 mod variables;
 mod watching;
+mod workspaces;

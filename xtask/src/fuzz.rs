@@ -32,7 +32,6 @@ pub(crate) fn run(metadata: &Metadata, cases: u32) -> Result<()> {
         .variable("PROPTEST_CASES", cases.to_string())
         .variable("PROPTEST_MAX_SHRINK_ITERS", "20000")
         .follow(|line| {
-            console::say(line);
             let name = line
                 .strip_prefix("test ")
                 .and_then(|rest| rest.strip_suffix(" ... ok"));

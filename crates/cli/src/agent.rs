@@ -1,10 +1,5 @@
 //! Makes the core's inputs of `--agent` and what goes with it; looks for the agent's program, and touches nothing.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "`run`, `plan` and `resume` are to call it")
-)]
-
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
@@ -17,22 +12,17 @@ use std::{
 };
 
 use groundcrew_core::{
-    command::{Command, MAX_ARGUMENT_LEN},
-    env::{Definition, Key},
+    command::MAX_ARGUMENT_LEN,
     error::{Error, ErrorKind},
     id::{ExecutorName, ProfileName},
-    process::StopOrder,
-    profile::{
-        AgentCommand, AgentProfile, AgentUse, CommandWishes, DefinitionInputs, DroppedFlag, Host,
-        ProfileUse, PromptRule,
-    },
-    request::ManagedCache,
+    profile::{AgentProfile, AgentUse, CommandWishes, ProfileUse, PromptRule},
+    request::ProfiledAgent,
     secret::SecretId,
     wire::OsText,
 };
 
 use crate::{
-    args::{AgentArgs, Approve},
+    args::{Approve, WishArgs},
     failing::Failing,
     paths::absolute,
     profiles::Profiles,
@@ -42,60 +32,31 @@ use crate::{
 /// The largest prompt that is read; one that becomes an argument has the kernel's smaller limit.
 const MAX_PROMPT: u64 = 16 * 1024 * 1024;
 
-/// What was found out about the place before an agent's command is made.
+/// What was found out about the place before an agent is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// The profiles.
     pub profiles: &'a Profiles,
-    /// The `PATH` of the command to be, on this machine; none where the executor runs elsewhere.
+    /// The `PATH` of the command to be, on this machine.
     pub path: Option<&'a OsStr>,
-    /// Whether the executor runs on this machine.
-    pub here: bool,
-    /// The executor that was asked for.
-    pub executor: Option<&'a ExecutorName>,
     /// Where our cache directories are.
     pub caches: &'a Path,
-    /// The variables that the command inherits.
-    pub inherited: &'a BTreeSet<Key>,
     /// Which of [`AgentProfile::candidates`] exist.
     pub known_secrets: &'a BTreeSet<SecretId>,
 }
 
-/// What a launch of an agent is made of.
-#[derive(Clone, Debug)]
-pub(crate) struct AgentLaunch {
-    /// What is stored with the run.
-    pub used: AgentUse,
-    /// The profile: what it strips, and which credentials it needs.
-    pub profile: AgentProfile,
-    /// The command.
-    pub command: Command,
-    /// What goes to its standard input, to the end.
-    pub stdin: Option<Vec<u8>>,
-    /// Flags that are left out; each is a warning.
-    pub dropped: Vec<DroppedFlag>,
-    /// Variables, to be composed with those of the request.
-    pub environment: Vec<Definition>,
-    /// Cache directories.
-    pub caches: Vec<ManagedCache>,
-    /// How it is ended.
-    pub stop: StopOrder,
-    /// The executor, if the profile or the request names one.
-    pub executor: Option<ExecutorName>,
-}
-
-/// Makes the launch of `run --agent` and `plan --agent`; `extra` is what stands behind `--`.
+/// Makes what `run --agent` and `plan --agent` ask for; `extra` is what stands behind `--`.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the profile and the wishes, at once.
+/// Everything that is wrong with the profile, at once; whether it can do what is wanted is found out when it is planned.
 pub(crate) fn fresh(
     name: &ProfileName,
-    args: &AgentArgs,
+    args: &WishArgs,
     prompt: Option<OsText>,
     extra: &[OsString],
     place: Place<'_>,
-) -> Result<AgentLaunch, Vec<Error>> {
+) -> Result<ProfiledAgent, Vec<Error>> {
     let wishes = CommandWishes {
         extra: extra.iter().cloned().map(OsText::from).collect(),
         model: args.model.clone(),
@@ -105,10 +66,10 @@ pub(crate) fn fresh(
         ..CommandWishes::default()
     };
     let profiles = ProfileUse::new(name.clone(), None, None);
-    launch(AgentUse { profiles, wishes }, Going::Start, place)
+    asked(AgentUse { profiles, wishes }, false, place)
 }
 
-/// Makes the launch of `resume` for a run that was one of an agent.
+/// Makes what `resume` asks for, for a run that was one of an agent.
 ///
 /// * With a token that the profile can use, the agent goes on with that conversation.
 /// * Else its continue command is run, and where there is none its start command again; neither holds the token.
@@ -118,27 +79,24 @@ pub(crate) fn fresh(
 /// As for [`fresh`].
 pub(crate) fn resumed(
     used: &AgentUse,
-    args: &AgentArgs,
+    args: &WishArgs,
     token: Option<&str>,
     prompt: Option<OsText>,
     place: Place<'_>,
-) -> Result<AgentLaunch, Vec<Error>> {
+) -> Result<ProfiledAgent, Vec<Error>> {
     let mut used = used.clone();
     let profile = place.profiles.get(&used.profiles.execution)?;
     let token = token.filter(|token| !token.is_empty());
     let resumes = token.is_some()
         && profile.resume.supported != Some(false)
         && !profile.resume.arguments.is_empty();
-    let going = if !resumes && profile.continue_command.is_some() {
-        Going::Continue
-    } else {
-        Going::Start
-    };
     let wishes = &mut used.wishes;
     wishes.resume_token = token.map(str::to_owned);
-    match going {
-        Going::Start => wishes.prompt = prompt,
-        Going::Continue => wishes.follow_up = prompt,
+    // The prompt belongs to the command that is going to be run.
+    if !resumes && profile.continue_command.is_some() {
+        wishes.follow_up = prompt;
+    } else {
+        wishes.prompt = prompt;
     }
     if let Some(model) = &args.model {
         wishes.model = Some(model.clone());
@@ -149,16 +107,10 @@ pub(crate) fn resumed(
     if let Some(version) = &args.agent_version {
         wishes.version = Some(version.clone());
     }
-    launch(used, going, place)
+    asked(used, true, place)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Going {
-    Start,
-    Continue,
-}
-
-fn launch(used: AgentUse, going: Going, place: Place<'_>) -> Result<AgentLaunch, Vec<Error>> {
+fn asked(used: AgentUse, follow_up: bool, place: Place<'_>) -> Result<ProfiledAgent, Vec<Error>> {
     let profile = place.profiles.get(&used.profiles.execution)?.clone();
     let mut problems = profile.check();
     // A flag that is wrong is left out with a warning; everything else that is wrong stops us here.
@@ -169,67 +121,41 @@ fn launch(used: AgentUse, going: Going, place: Place<'_>) -> Result<AgentLaunch,
     if !problems.is_empty() {
         return Err(problems);
     }
-    let executor = profile
-        .executor_for(place.executor)
-        .map(Option::<&ExecutorName>::cloned);
-    let executor = executor.unwrap_or_else(|error| {
-        problems.push(error);
-        None
-    });
-    let host = if place.here {
-        here(&profile, place.path)
-    } else {
-        Host::Elsewhere
-    };
-    let wishes = &used.wishes;
-    let command = AgentCommand {
-        profile: &profile,
-        wishes,
-        host: &host,
-    };
-    let built = command.build().map_err(|more| problems.extend(more)).ok();
-    let inputs = DefinitionInputs {
-        wishes,
-        inherited: place.inherited,
-        known_secrets: place.known_secrets,
-    };
-    let environment = profile
-        .definitions(inputs)
-        .map_err(|more| problems.extend(more))
-        .ok();
-    let (Some(built), Some(environment), true) = (built, environment, problems.is_empty()) else {
-        return Err(problems);
-    };
-    let (command, stdin) = match (going, built.continued) {
-        (Going::Continue, Some(continued)) => (continued, built.continued_stdin),
-        (Going::Continue | Going::Start, _) => (built.start, built.stdin),
-    };
-    Ok(AgentLaunch {
-        command,
-        stdin,
-        dropped: built.dropped,
-        environment,
-        caches: profile.managed_caches(place.caches),
-        stop: profile.stop.into(),
-        executor,
-        profile,
+    Ok(ProfiledAgent {
+        native: native(&profile, place.path),
+        known_secrets: place.known_secrets.clone(),
+        caches: Some(place.caches.to_owned()),
+        snapshot: Some(profile),
+        follow_up,
         used,
     })
 }
 
-/// Returns this machine as the command of a profile sees it: its program in `PATH`, where a package could supply it as well.
-pub(crate) fn here(profile: &AgentProfile, path: Option<&OsStr>) -> Host {
-    let program = profile
-        .package
-        .as_ref()
-        .map(|package| OsStr::new(&package.program));
-    Host::Here {
-        native: program.and_then(|program| native(program, path?)),
+/// Decides the executor: the one that the profile demands, else the one that was asked for, if any.
+///
+/// # Errors
+///
+/// When another one was asked for than the profile demands.
+pub(crate) fn executor(
+    agent: &ProfiledAgent,
+    asked: Option<&ExecutorName>,
+) -> Result<Option<ExecutorName>, Error> {
+    match &agent.snapshot {
+        Some(profile) => profile
+            .executor_for(asked)
+            .map(Option::<&ExecutorName>::cloned),
+        None => Ok(asked.cloned()),
     }
 }
 
+/// Looks for the program of a profile whose package could supply it as well.
+pub(crate) fn native(profile: &AgentProfile, path: Option<&OsStr>) -> Option<PathBuf> {
+    let package = profile.package.as_ref()?;
+    search(OsStr::new(&package.program), path?)
+}
+
 /// Looks for a program; places that are no absolute path are passed over, for they depend on where one stands.
-fn native(program: &OsStr, path: &OsStr) -> Option<PathBuf> {
+fn search(program: &OsStr, path: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| is_program(path));
     }
@@ -249,7 +175,7 @@ fn is_program(path: &Path) -> bool {
 /// # Errors
 ///
 /// When a wish stands alone.
-pub(crate) fn refuse_lone_wishes(args: &AgentArgs) -> Result<(), Failing> {
+pub(crate) fn refuse_lone_wishes(args: &WishArgs) -> Result<(), Failing> {
     let lone = [
         ("--model", args.model.is_some()),
         ("--approve", args.approve.is_some()),
@@ -257,10 +183,10 @@ pub(crate) fn refuse_lone_wishes(args: &AgentArgs) -> Result<(), Failing> {
         ("--agent-version", args.agent_version.is_some()),
     ];
     match lone.iter().find(|(_, given)| *given) {
-        Some((flag, _)) if args.agent.is_none() => Err(Failing::usage(format!(
-            "{flag} needs --agent; see `groundcrew profile ls`"
+        Some((flag, _)) => Err(Failing::usage(format!(
+            "{flag} is for a run of an agent; see --agent and `groundcrew profile ls`"
         ))),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

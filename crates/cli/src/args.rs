@@ -3,6 +3,7 @@
 mod agents;
 mod durations;
 mod limits;
+mod scripts;
 mod secret;
 mod watching;
 
@@ -17,10 +18,11 @@ use groundcrew_core::{
 use crate::detaching::DetachKeys;
 use durations::{duration, lease};
 
+pub(crate) use self::scripts::ScriptArgs;
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
-pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb};
+pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use watching::{AttachArgs, ExecArgs, LogsArgs};
 
@@ -129,21 +131,51 @@ impl Verb {
     }
 }
 
+/// Kinds of workspaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A git worktree of each repository, on a branch of its own.
+    Worktree,
+    /// A private clone of each repository; its branch is brought back when the run is closed.
+    Clone,
+    /// The directory itself, as it is.
+    InPlace,
+    /// A directory of the task's own, which stays.
+    Scratch,
+    /// A directory of the session's own, which goes when the run is closed.
+    Ephemeral,
+}
+
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
     /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
     pub executor: Option<ExecutorName>,
-    /// Repository, or a directory in it [default: the current directory].
+    /// Kind of the workspace [default: `worktree` inside a repository, else `scratch`].
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub workspace: Option<Kind>,
+    /// Repository, or a directory in it [default: the current directory]. May be repeated.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    pub repo: Option<OsString>,
+    pub repo: Vec<OsString>,
     /// Commit, tag or branch that the new branch starts from [default: HEAD].
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
     /// Name of the new branch [default: groundcrew/ and the title].
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
+    /// How the new branch is named: `{title}`, `{title_full}`, `{task}`, `{ticket}` and `{suffix}` are filled in.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with = "branch")]
+    pub branch_template: Option<String>,
+    /// What `{ticket}` stands for in a branch template.
+    #[arg(long, value_name = "TEXT")]
+    pub ticket: Option<String>,
+    /// Look for the start point on its remote first; never asks for a password, and gives up after 30 s.
+    #[arg(long)]
+    pub fetch: bool,
+    /// Let a clone read the objects of its repository instead of copying them.
+    #[arg(long)]
+    pub share_objects: bool,
     /// Words that say what the run is for.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
@@ -226,8 +258,14 @@ pub(crate) struct RunArgs {
     /// How.
     #[command(flatten)]
     pub command: CommandArgs,
-    /// The command and its arguments.
-    #[arg(required = true, last = true, value_name = "ARGV")]
+    /// What runs before and after.
+    #[command(flatten)]
+    pub scripts: ScriptArgs,
+    /// Which agent, where not a command.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// The command and its arguments; with --agent, further arguments for the agent.
+    #[arg(required_unless_present = "agent", last = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,
 }
 
@@ -275,6 +313,9 @@ pub(crate) struct ResumeArgs {
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,
+    /// What is wanted of the agent, if it is one.
+    #[command(flatten)]
+    pub wishes: WishArgs,
     /// The command and its arguments [default: those of the run].
     #[arg(last = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,

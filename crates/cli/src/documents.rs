@@ -200,6 +200,19 @@ pub(crate) struct Closing {
     pub snapshot: Option<String>,
     /// What could not be removed yet; it stays owned and is tried again.
     pub stuck: Vec<StuckDocument>,
+    /// What became of each teardown script.
+    pub teardown: Vec<TeardownDocument>,
+}
+
+/// What became of a teardown script.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TeardownDocument {
+    /// Its name.
+    pub script: String,
+    /// The process, which its log is named after.
+    pub process: String,
+    /// What went wrong, in words.
+    pub problem: Option<String>,
 }
 
 /// Something that was kept.

@@ -4,6 +4,7 @@
 //! `GIT_CONFIG_GLOBAL` must reach an agent as in their own shell; what would send it to another place must not.
 
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt as _,
 };
@@ -157,11 +158,15 @@ pub fn stripped(name: &OsStr, value: &OsStr) -> Option<&'static str> {
 }
 
 /// Makes definitions of what may be inherited; a name that is none is left out, as a shell does.
+///
+/// * Of a name that stands twice the first one counts, as for `getenv`; names that differ in case only are two names.
 pub fn inherited(
     environment: &[(OsString, OsString)],
 ) -> impl Iterator<Item = Definition> + use<'_> {
+    let mut seen = BTreeSet::new();
     environment
         .iter()
+        .filter(move |(name, _)| seen.insert(name.as_os_str()))
         .filter(|(name, value)| stripped(name, value).is_none())
         .filter_map(|(name, value)| {
             let key = Key::new(name.clone()).ok()?;
@@ -251,13 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn f042_of_a_name_that_stands_twice_the_first_counts_and_case_makes_another_name() {
+        let pairs = [("A", "first"), ("a", "other"), ("A", "second")];
+        let pairs = pairs.map(|(k, v)| (OsString::from(k), OsString::from(v)));
+        let values: Vec<_> = inherited(&pairs)
+            .map(|d| (d.key.to_string(), d.value))
+            .collect();
+        let literal = |text: &str| groundcrew_core::env::Value::Literal(text.into());
+        assert_eq!(
+            values,
+            [
+                ("A".to_owned(), literal("first")),
+                ("a".to_owned(), literal("other"))
+            ]
+        );
+    }
+
+    #[test]
     fn f039_a_name_that_is_none_is_skipped() {
         assert_eq!(names(&[("", "x"), ("A", "y")]), ["A"]);
     }
 
     #[test]
     fn every_entry_has_a_reason_and_stands_once() {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (name, why) in STRIPPED.iter().chain(STRIPPED_PREFIXES) {
             assert!(!why.is_empty() && seen.insert(*name), "{name}");
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod agent;
+mod agents;
 mod args;
 mod config;
 mod console;
@@ -26,6 +27,7 @@ mod progress;
 mod prompt;
 mod request;
 mod screen;
+mod scripts;
 mod secrecy;
 mod signals;
 mod stdin;

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use groundcrew_core::{
@@ -18,14 +19,20 @@ use groundcrew_core::{
 };
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_preparer::{
-    GitProgram, InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig, WorktreeConfig,
-    WorktreePreparer,
+    EphemeralConfig, EphemeralPreparer, GitProgram, InPlacePreparer, ScratchConfig,
+    ScratchPreparer, Transport, UserGitConfig, WorktreeConfig, WorktreePreparer,
 };
-use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
+use groundcrew_secrets::{
+    EnvironmentSecrets, HelperConfig, HelperSecrets, MasterKey, SealedConfig, SealedSecrets,
+    SecretChain,
+};
 use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{console::Console, failing::Failing, profiles::Profiles, surroundings::Surroundings};
+use crate::{
+    config::Config, console::Console, failing::Failing, profiles::Profiles,
+    surroundings::Surroundings,
+};
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
@@ -82,6 +89,21 @@ pub(crate) struct Crew {
     pub(crate) home: PathBuf,
 }
 
+/// How long what dead processes left may hold up what was asked for.
+const TENDING: Duration = Duration::from_secs(2);
+
+impl Crew {
+    /// Brings to an end what dead processes left, within bounds: the rest waits for the next time, or for `recover`.
+    pub(crate) async fn tend(&self, console: &Console) {
+        // What goes wrong with it is told by `recover`, and must not stop what was asked for.
+        if let Ok(Ok(report)) = tokio::time::timeout(TENDING, self.launcher.tend()).await {
+            for run in &report.rolled_back {
+                console.note(&format!("took back what a killed launch of {run} left"));
+            }
+        }
+    }
+}
+
 impl Context {
     /// Opens the state directory and puts the parts together.
     ///
@@ -96,7 +118,9 @@ impl Context {
         })??;
         let store: Arc<dyn StateStore> = state.store();
         let sealed = self.secrets(&state.secrets())?;
-        let revealing: Arc<dyn SecretStore> = Arc::clone(&sealed) as _;
+        let mut stores: Vec<_> = self.program.secrets.iter().map(Arc::clone).collect();
+        stores.push(Arc::clone(&sealed) as _);
+        stores.extend(self.more_secrets(&Config::read(&self.surroundings)?)?);
         let launcher = Launcher::new(Parts {
             profiles: Arc::new(Profiles::read(&self.surroundings)?),
             runtime_secrets: sealed,
@@ -104,13 +128,7 @@ impl Context {
             registry: self.registry(&state)?,
             store: Arc::clone(&store),
             locks: state.locks(),
-            secrets: Arc::new(SecretChain::new(
-                self.program
-                    .secrets
-                    .iter()
-                    .map(Arc::clone)
-                    .chain([revealing]),
-            )),
+            secrets: Arc::new(SecretChain::new(stores)),
             directory: Arc::clone(&self.program.directory),
             events: Arc::new(events),
             checkpoints: Arc::clone(&self.program.checkpoints),
@@ -121,6 +139,28 @@ impl Context {
             store,
             home: state.home().to_owned(),
         })
+    }
+
+    /// Returns the places of secrets that the settings name: variables of ours, then a helper.
+    fn more_secrets(&self, config: &Config) -> Result<Vec<Arc<dyn SecretStore>>, Error> {
+        let mut stores: Vec<Arc<dyn SecretStore>> = Vec::new();
+        let variables = || self.surroundings.environment.iter().cloned();
+        if !config.secret_variables.is_empty() {
+            let table = config.secret_variables.clone();
+            stores.push(Arc::new(EnvironmentSecrets::with_table(
+                table,
+                variables(),
+            )?));
+        }
+        if let Some(helper) = &config.secret_helper {
+            let helper = HelperSecrets::new(HelperConfig {
+                argv: helper.argv.clone(),
+                environment: variables().collect(),
+                limit: helper.limit,
+            })?;
+            stores.push(Arc::new(helper));
+        }
+        Ok(stores)
     }
 
     /// Opens the encrypted file of secrets in a directory, without touching it.
@@ -163,11 +203,22 @@ impl Context {
                     .to_owned(),
             ),
             user: self.user_git_config(),
+            template: None,
+            transport: self.transport(),
+        })?);
+        let ephemeral: Arc<dyn Preparer> = Arc::new(EphemeralPreparer::new(EphemeralConfig {
+            sessions: state.quick_chat(),
+            trash: state.trash(),
+            install: state.install().clone(),
+            user: self.user_git_config(),
         })?);
         let mut registry = Registry::new();
         let own = [
-            ("local", [in_place, Arc::clone(&scratch)]),
-            ("worktree", [worktree, scratch]),
+            (
+                "local",
+                [in_place, Arc::clone(&scratch), Arc::clone(&ephemeral)],
+            ),
+            ("worktree", [worktree, scratch, ephemeral]),
         ];
         for (name, preparers) in own {
             registry.register(Registration {
@@ -180,6 +231,34 @@ impl Context {
             registry.register(registration.clone())?;
         }
         Ok(registry)
+    }
+
+    /// Returns what of the caller's environment git needs for reaching remotes.
+    fn transport(&self) -> Transport {
+        let names = [
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SSH_AUTH_SOCK",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+            "no_proxy",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "NO_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ];
+        let variables = names.into_iter().filter_map(|name| {
+            let value = self.surroundings.variable(name)?;
+            Some((name.into(), value.to_owned()))
+        });
+        Transport {
+            variables: variables.collect(),
+        }
     }
 
     /// Finds the user's git configuration where git looks for it.

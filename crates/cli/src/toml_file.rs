@@ -47,7 +47,10 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, E
     toml::from_str(text).map_err(|error| {
         let mut wrong = Error::new(
             ErrorKind::InvalidInput,
-            format!("a file of settings is wrong: {}", error.message()),
+            format!(
+                "a file of settings is wrong: {}",
+                without_value(error.message())
+            ),
         )
         .with("file", path.display());
         if let Some(span) = error.span() {
@@ -58,4 +61,28 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T, E
         }
         wrong
     })
+}
+
+/// Leaves out the text that stood where something else belongs: it could be a secret.
+fn without_value(message: &str) -> String {
+    let parts = message.split_once("string \"").and_then(|(before, rest)| {
+        let (_, after) = rest.rsplit_once("\", expected ")?;
+        Some(format!("{before}string, expected {after}"))
+    });
+    parts.unwrap_or_else(|| message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f144_a_value_in_the_wrong_place_is_not_told() {
+        for text in ["A = \"sk-hunter2\"", "A = \"a \\\", expected hunter2\""] {
+            let error = parse::<std::collections::BTreeMap<String, u8>>(text, Path::new("/c"));
+            let error = error.unwrap_err();
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+            assert!(error.message().contains("string, expected u8"), "{error}");
+        }
+    }
 }

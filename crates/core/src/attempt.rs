@@ -55,10 +55,22 @@ impl Attempt {
     /// Runs one step in a task of its own: a panic or an endless wait in it stays there.
     ///
     /// An effect under way is awaited, within bounds, before it is undone: undoing what is still being done would race.
-    pub(crate) async fn step<T: Send + 'static>(
+    pub(crate) fn step<'a, T: Send + 'static>(
+        &'a self,
+        step: Step,
+        keys: &'a [&'a str],
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Failure>> + Send + 'a {
+        let limit = self.shared.parts.policy.step;
+        self.step_within(step, keys, limit, work)
+    }
+
+    /// Runs one step that may take as long as that.
+    pub(crate) async fn step_within<T: Send + 'static>(
         &self,
         step: Step,
         keys: &[&str],
+        limit: Duration,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Failure> {
         // Told first: a step that fails has started, also when it was cancelled before it did anything.
@@ -101,9 +113,9 @@ impl Attempt {
                 self.give_up(task, &at_work, keys).await;
                 Err(cancelled())
             }
-            () = tokio::time::sleep(policy.step) => {
+            () = tokio::time::sleep(limit) => {
                 self.give_up(task, &at_work, keys).await;
-                Err(Error::new(ErrorKind::TimedOut, "the step took too long").with("seconds", policy.step.as_secs()))
+                Err(Error::new(ErrorKind::TimedOut, "the step took too long").with("seconds", limit.as_secs()))
             }
         };
         match result {

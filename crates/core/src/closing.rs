@@ -9,6 +9,7 @@ use crate::{
     rollback::roll_back,
     shared::Shared,
     store::{AttemptPhase, LockName, RunRecord, RunState},
+    teardown::{TornDown, tear_down},
     undo::{Component, Occasion, UndoOptions},
     unwind::Unwound,
     workspace::Finding,
@@ -72,6 +73,8 @@ pub struct CloseReport {
     pub snapshot: Option<String>,
     /// What could not be taken away, and why.
     pub stuck: Vec<(String, ErrorReport)>,
+    /// What became of each teardown script, in order; none if nothing was done.
+    pub teardown: Vec<TornDown>,
 }
 
 impl CloseReport {
@@ -83,6 +86,7 @@ impl CloseReport {
             removed: Vec::new(),
             snapshot: None,
             stuck: Vec::new(),
+            teardown: Vec::new(),
         }
     }
 
@@ -144,6 +148,7 @@ pub(crate) async fn close(
             });
         }
     }
+    let teardown = tear_down(shared, &record).await;
     if record.state == RunState::Running {
         record = end(shared, record, shared.parts.policy.grace).await?;
     }
@@ -157,7 +162,8 @@ pub(crate) async fn close(
         })
         .await?;
     let unwound = shared.unwind_run(run, undo).await?;
-    finish(shared, record, at_rest, &unwound).await
+    let report = finish(shared, record, at_rest, &unwound).await?;
+    Ok(CloseReport { teardown, ..report })
 }
 
 /// Puts the record right after what was due was asked to go.

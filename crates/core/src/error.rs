@@ -55,6 +55,8 @@ pub enum ErrorKind {
     SessionEnded,
     /// The row was changed by somebody else meanwhile.
     Conflict,
+    /// A script that was required ended with an error, by its time limit, or could not be started.
+    ScriptFailed,
     /// What is stored is damaged or of an unknown version.
     Corrupt,
     /// The component panicked.
@@ -89,6 +91,7 @@ impl ErrorKind {
             Self::WouldLoseWork => "would_lose_work",
             Self::SessionEnded => "session_ended",
             Self::Conflict => "conflict",
+            Self::ScriptFailed => "script_failed",
             Self::Corrupt => "corrupt",
             Self::Panicked => "panicked",
             Self::Unexpected => "unexpected",

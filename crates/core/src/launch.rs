@@ -77,8 +77,7 @@ impl Attempt {
         let instance = self.connect(environment).await?;
         self.populate(&instance).await?;
         self.equip(&instance).await?;
-        self.step(Step::Setup, &[INSTANCE_KEY], async { Ok(()) })
-            .await?;
+        self.set_up(&instance).await?;
         self.admit(Step::Admit).await?;
         let record = self.register(record, secrets).await?;
         self.admit(Step::AdmitAgain).await?;
@@ -340,6 +339,7 @@ impl Attempt {
     ) -> Result<RunRecord, Failure> {
         let shared = Arc::clone(&self.shared);
         self.step(Step::Register, &[RUNTIME_SECRETS_KEY], async move {
+            record.scripts.set_up = true;
             if !secrets.is_empty() {
                 let place = &shared.parts.runtime_secrets;
                 record.runtime_secrets = place.keep(record.attempt, &secrets).await?;

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    backpressure::Backpressure,
     cancel::CancelToken,
     closing::{self, CloseOptions, CloseReport},
     ending::{self, Settled},
@@ -35,6 +36,7 @@ impl Launcher {
         let shared = Shared {
             parts,
             lanes: Lanes::default(),
+            backpressure: Backpressure::default(),
             tasks: tokio_util::task::TaskTracker::new(),
             stopping: CancelToken::new(),
         };
@@ -171,6 +173,22 @@ impl Launcher {
     /// As for [`settle`](Self::settle).
     pub async fn close(&self, run: &RunId, options: CloseOptions) -> Result<CloseReport, Error> {
         closing::close(&self.0, run, options).await
+    }
+
+    /// Brings to an end what dead processes left under way; the cheap part of [`recover`](Self::recover), for the start of a
+    /// program and for a timer in one that lives long.
+    ///
+    /// * It looks at what the store says is under way and at nothing else: no executor and no preparer is asked for a list.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped, as by a deadline, and called again.
+    pub async fn tend(&self) -> Result<RecoveryReport, Error> {
+        recovery::tend(&self.0).await
     }
 
     /// Brings to an end what dead processes left, and finds out what became of runs that ended unseen.

@@ -12,6 +12,7 @@ pub mod process;
 pub mod profile;
 pub mod redact;
 pub mod request;
+pub mod script;
 pub mod secret;
 pub mod wire;
 pub mod workspace;
@@ -28,6 +29,7 @@ pub mod undo;
 
 // The engine.
 mod attempt;
+mod backpressure;
 mod closing;
 mod ending;
 mod lane;
@@ -43,7 +45,10 @@ mod recovery;
 pub mod registry;
 mod reservation;
 mod rollback;
+mod script_output;
+mod setup;
 mod shared;
+mod teardown;
 mod ticket;
 mod unwind;
 
@@ -57,5 +62,6 @@ pub use planned_agent::PlannedAgent;
 pub use recovery::RecoveryReport;
 pub use registry::{Registration, Registry};
 pub use shared::{Parts, Policy, agent_process};
+pub use teardown::TornDown;
 pub use ticket::{LaunchError, Launched, Ticket};
 pub use unwind::{Outcome, UnwindPolicy, Unwound};

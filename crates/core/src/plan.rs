@@ -13,6 +13,7 @@ use crate::{
     process::Lease,
     registry::Registration,
     request::{LaunchRequest, ManagedCache},
+    script::Script,
     secret::SecretId,
     store::RunRecord,
     undo::{Component, Due, UndoRecord},
@@ -41,6 +42,8 @@ pub struct Plan {
     pub(crate) agent: Option<PlannedAgent>,
     /// Those of the agent's profile.
     pub(crate) caches: Vec<ManagedCache>,
+    /// Those of the request, or those of the run that is gone on with, where they did not all run.
+    pub(crate) setup: Vec<Script>,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -85,6 +88,11 @@ impl Plan {
         let here = self.registration.executor.capabilities().host_paths;
         let caches = self.caches.iter().chain(&self.request.caches);
         caches.filter(move |_| here)
+    }
+
+    /// Returns the scripts that will run before the agent starts, in order.
+    pub fn setup(&self) -> &[Script] {
+        &self.setup
     }
 
     /// Returns the agent that is started, if one is.

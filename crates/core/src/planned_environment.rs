@@ -33,6 +33,12 @@ pub(crate) fn decide(
         Vec::new()
     });
     problems.extend(relative_caches(request));
+    let contributed: Vec<_> = contributed.collect();
+    let foreign = request
+        .environment
+        .iter()
+        .filter(|definition| definition.tier == Tier::Workspace);
+    problems.extend(foreign.chain(&contributed).filter_map(loads_code));
     let inherits = registration.executor.capabilities().inherits_environment;
     let requested = request
         .environment
@@ -130,6 +136,43 @@ fn payload_definitions(
     } else {
         Err(problems)
     }
+}
+
+/// Variables that make programs load code before anything else: whoever sets one runs what he likes in every process.
+const LOADERS: [&str; 18] = [
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "BASH_ENV",
+    "ENV",
+    "SHELLOPTS",
+    "PROMPT_COMMAND",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "NODE_OPTIONS",
+    "JAVA_TOOL_OPTIONS",
+    "GIT_EXEC_PATH",
+    "GIT_SSH_COMMAND",
+];
+
+/// Refuses such a variable from a workspace, which may be anybody's; people, their profiles and their requests may set it.
+fn loads_code(definition: &Definition) -> Option<Error> {
+    let name = definition.key.as_bytes();
+    LOADERS.iter().find(|known| known.as_bytes() == name)?;
+    let error = Error::new(
+        ErrorKind::InvalidInput,
+        "a workspace must not set a variable that makes programs load code; ask for it yourself if it is wanted",
+    );
+    Some(
+        error
+            .with("variable", &definition.key)
+            .with("origin", &definition.origin),
+    )
 }
 
 /// What managed cache directories are said to come from.

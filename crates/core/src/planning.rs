@@ -12,6 +12,7 @@ use crate::{
     process::{Lease, StdioKind},
     registry::Registration,
     request::{LaunchIntent, LaunchRequest, Mode},
+    script::Script,
     shared::Shared,
     store::{RunRecord, RunState},
 };
@@ -32,7 +33,8 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     let attempt = AttemptId::generate()?;
     let (session, task) = names(&request, &run, prior.as_ref())?;
 
-    let mut problems = capability_problems(&registration, &request);
+    let mut problems = first_problems(&registration, &request);
+    problems.extend(pressure(shared, &registration).await?);
     if prior.is_none()
         && let Some(other) = shared.parts.store.run_of_session(&session).await?
     {
@@ -105,6 +107,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         .chain(agent.warnings)
         .collect();
     Ok(Plan {
+        setup: setup(&request, prior.as_ref()),
         request,
         run,
         attempt,
@@ -119,6 +122,16 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         caches: agent.caches,
         warnings,
     })
+}
+
+/// Returns the scripts to run: a workspace that is half-built is built before anything else happens in it.
+fn setup(request: &LaunchRequest, prior: Option<&RunRecord>) -> Vec<Script> {
+    match prior {
+        Some(record) if request.setup.is_empty() && !record.scripts.set_up => {
+            record.scripts.setup.clone()
+        }
+        _ => request.setup.clone(),
+    }
 }
 
 /// Returns the error for a session that has a live run.
@@ -169,14 +182,16 @@ fn names(
     Ok((session, task))
 }
 
-fn capability_problems(registration: &Registration, request: &LaunchRequest) -> Vec<Error> {
+/// Finds what a look at the request alone tells.
+fn first_problems(registration: &Registration, request: &LaunchRequest) -> Vec<Error> {
     let capabilities = registration.executor.capabilities();
     let missing = |what: &'static str| {
         Error::new(ErrorKind::Unsupported, "the executor cannot do this")
             .with("executor", &registration.name)
             .with("missing", what)
     };
-    let mut problems = Vec::new();
+    let scripts = request.setup.iter().chain(&request.teardown);
+    let mut problems: Vec<_> = scripts.filter_map(|script| script.check().err()).collect();
     if let Mode::Agent(agent) = &request.mode
         && matches!(agent.stdio, StdioKind::Terminal(_))
         && !capabilities.terminal
@@ -222,6 +237,15 @@ async fn contributions(
     } else {
         Err(problems)
     }
+}
+
+/// Finds what is refused because too much of it waits to be taken away.
+async fn pressure(shared: &Shared, registration: &Registration) -> Result<Vec<Error>, Error> {
+    let attempts = shared.parts.store.attempts().await?;
+    let high_water = shared.parts.policy.high_water;
+    Ok(shared
+        .backpressure
+        .check(registration, &attempts, high_water))
 }
 
 fn no_preparer(request: &LaunchRequest) -> Error {

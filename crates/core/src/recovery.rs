@@ -8,7 +8,7 @@ use crate::{
     closing::{CloseReport, Kept, finish, settle_dead_launch},
     ending::settle_held,
     error::{Error, ErrorReport},
-    id::{AttemptId, RunId},
+    id::{AttemptId, RunId, SessionId},
     shared::{Shared, now_ms},
     store::{AttemptPhase, LockName, RunRecord, RunState},
     undo::{Occasion, UndoOptions},
@@ -82,23 +82,47 @@ pub(crate) async fn recover(shared: &Shared) -> Result<RecoveryReport, Error> {
             sessions.insert(record.run, record.session);
         }
     }
+    recover_sessions(shared, sessions, &mut report).await?;
+    find_strays(shared, &mut report).await?;
+    if let Err(error) = shared.parts.locks.sweep().await {
+        report.unknown.push(ErrorReport::from(&error));
+    }
+    Ok(report)
+}
+
+/// Recovers what the store says is under way and nobody works on.
+pub(crate) async fn tend(shared: &Shared) -> Result<RecoveryReport, Error> {
+    let mut report = RecoveryReport::default();
+    let mut sessions = BTreeMap::new();
+    for row in shared.parts.store.attempts().await? {
+        // What could not be taken away belongs here as well: it is tried again for ever.
+        let failed = row.armed.iter().any(|armed| armed.last_error.is_some());
+        if row.phase != AttemptPhase::Committed || failed {
+            sessions.insert(row.run, row.session);
+        }
+    }
+    recover_sessions(shared, sessions, &mut report).await?;
+    Ok(report)
+}
+
+async fn recover_sessions(
+    shared: &Shared,
+    sessions: BTreeMap<RunId, SessionId>,
+    report: &mut RecoveryReport,
+) -> Result<(), Error> {
     for (run, session) in sessions {
         let Some(_hold) = shared.try_hold(&session).await? else {
             report.busy.push(run);
             continue;
         };
         // One run that cannot be recovered must not keep the others from it.
-        if let Err(error) = recover_run(shared, &run, &mut report).await {
+        if let Err(error) = recover_run(shared, &run, report).await {
             report
                 .stuck
                 .push((run, "the run".to_owned(), ErrorReport::from(&error)));
         }
     }
-    find_strays(shared, &mut report).await?;
-    if let Err(error) = shared.parts.locks.sweep().await {
-        report.unknown.push(ErrorReport::from(&error));
-    }
-    Ok(report)
+    Ok(())
 }
 
 /// Recovers one run; its session is held.

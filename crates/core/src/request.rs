@@ -10,6 +10,7 @@ use crate::{
     payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
     profile::{AgentProfile, AgentUse},
+    script::Script,
     secret::SecretId,
     workspace::WorkspaceRequest,
 };
@@ -39,6 +40,10 @@ pub struct LaunchRequest {
     pub payloads: Vec<Payload>,
     /// Directories that outlive runs, for programs that keep caches.
     pub caches: Vec<ManagedCache>,
+    /// Scripts that run in the instance before the agent starts, in this order; resuming a run runs those that did not finish.
+    pub setup: Vec<Script>,
+    /// Scripts that run in the instance, if it is up, before the run is closed.
+    pub teardown: Vec<Script>,
     /// How long the run lives on without a controller, once it is committed.
     pub lease: Lease,
     /// Whether the workspace stays even if nothing was changed in it.
@@ -66,6 +71,8 @@ impl LaunchRequest {
             environment: Vec::new(),
             payloads: Vec::new(),
             caches: Vec::new(),
+            setup: Vec::new(),
+            teardown: Vec::new(),
             lease: Lease::ATTACHED,
             keep: false,
             limits: Limits::default(),

@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     plan::Plan,
     planning::busy,
+    script::Scripts,
     shared::{Shared, now_ms},
     store::{Before, RunRecord, RunState},
 };
@@ -42,6 +43,11 @@ pub(crate) async fn fresh_or_resumed(
             agent: used,
             secrets: plan.secrets(),
             runtime_secrets: Vec::new(),
+            scripts: Scripts {
+                setup: plan.setup.clone(),
+                set_up: false,
+                teardown: request.teardown.clone(),
+            },
             resume_token: None,
             keep: request.keep,
             kept: Vec::new(),
@@ -58,6 +64,14 @@ pub(crate) async fn fresh_or_resumed(
     match record.state {
         RunState::Exited | RunState::Stopped | RunState::TimedOut | RunState::Interrupted => {}
         _ => return Err(busy(&record)),
+    }
+    let mut scripts = record.scripts;
+    if !plan.setup.is_empty() {
+        scripts.setup.clone_from(&plan.setup);
+        scripts.set_up = false;
+    }
+    if !request.teardown.is_empty() {
+        scripts.teardown.clone_from(&request.teardown);
     }
     let before = Before {
         attempt: record.attempt,
@@ -79,6 +93,7 @@ pub(crate) async fn fresh_or_resumed(
         agent: used,
         secrets: plan.secrets(),
         runtime_secrets: Vec::new(),
+        scripts,
         before: Some(before),
         problem: None,
         kept: Vec::new(),

@@ -9,6 +9,7 @@ use std::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    backpressure::Backpressure,
     cancel::CancelToken,
     checkpoint::Checkpoints,
     error::{Error, ErrorKind},
@@ -38,6 +39,8 @@ pub struct Policy {
     pub grace: Duration,
     /// The answer of an instance to a question that only reads.
     pub answer: Duration,
+    /// How much of one kind may wait to be taken away before no more of it is made.
+    pub high_water: usize,
     /// How hard unwinding tries.
     pub unwind: UnwindPolicy,
 }
@@ -50,6 +53,7 @@ impl Default for Policy {
             settle: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             answer: Duration::from_secs(5),
+            high_water: 64,
             unwind: UnwindPolicy::default(),
         }
     }
@@ -96,6 +100,7 @@ pub fn agent_process() -> Result<ProcessId, Error> {
 pub(crate) struct Shared {
     pub(crate) parts: Parts,
     pub(crate) lanes: Lanes,
+    pub(crate) backpressure: Backpressure,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancelToken,
 }

@@ -11,6 +11,7 @@ use crate::{
     identity::Identity,
     process::{ExitStatus, Lease},
     profile::AgentUse,
+    script::Scripts,
     secret::{SecretId, SecretRef},
     undo::{UndoOptions, UndoRecord},
     wire::OsText,
@@ -136,6 +137,9 @@ pub struct RunRecord {
     /// What its executor returned, by the names under which it is kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_secrets: Vec<SecretRef>,
+    /// The scripts that ready and clear its workspace.
+    #[serde(default, skip_serializing_if = "Scripts::is_empty")]
+    pub scripts: Scripts,
     /// What a protocol needs to go on with the conversation; survives failed starts.
     pub resume_token: Option<String>,
     /// Whether the workspace stays even if nothing was changed.

@@ -17,6 +17,7 @@ use std::{
 use async_trait::async_trait;
 use groundcrew_core::{
     error::{Error, ErrorKind},
+    redact::Redactor,
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
 };
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -82,6 +83,8 @@ pub struct HelperSecrets {
     arguments: Vec<OsString>,
     config: HelperConfig,
     of_tenants: bool,
+    /// Hides the helper's own secrets, such as the token by which it opens a vault.
+    redactor: Redactor,
 }
 
 impl HelperSecrets {
@@ -90,7 +93,7 @@ impl HelperSecrets {
     /// # Errors
     ///
     /// `InvalidInput` when the program is not an absolute path, an argument or variable cannot be handed over, or no
-    /// argument holds `{name}`.
+    /// argument holds `{name}`. `TooLarge` when its variables hold more secrets than can be hidden.
     pub fn new(config: HelperConfig) -> Result<Self, Error> {
         let refuse = |why: &'static str| {
             Err(Error::new(ErrorKind::InvalidInput, why)
@@ -122,7 +125,13 @@ impl HelperSecrets {
         if !holds(NAME) {
             return refuse("no argument of the secret helper holds {name}");
         }
+        let own = config
+            .environment
+            .iter()
+            .filter(|(name, _)| words::tells(&name.to_string_lossy()))
+            .map(|(_, value)| SecretValue::new(value.as_bytes()));
         Ok(Self {
+            redactor: Redactor::new(own)?,
             program: program.into(),
             arguments: arguments.to_vec(),
             of_tenants: holds(TENANT),
@@ -173,7 +182,7 @@ impl HelperSecrets {
         };
         // It was waited for: its number may be somebody else's from now on.
         group.0 = None;
-        answer.read()
+        answer.read(&self.redactor)
     }
 }
 
@@ -232,7 +241,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn read(self) -> Result<Option<SecretValue>, Error> {
+    fn read(self, redactor: &Redactor) -> Result<Option<SecretValue>, Error> {
         match self.status.code() {
             Some(0) => self
                 .value
@@ -257,7 +266,7 @@ impl Answer {
                 } else if self.words.is_empty() {
                     error
                 } else {
-                    error.with_source(words::fit(&self.words))
+                    error.with_source(words::fit(&redactor.redact(&self.words)))
                 })
             }
         }

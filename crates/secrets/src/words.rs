@@ -54,7 +54,8 @@ pub(crate) fn fit(said: &[u8]) -> String {
     fit
 }
 
-fn tells(name: &str) -> bool {
+/// Returns whether the name of a setting says that its value is a secret.
+pub(crate) fn tells(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TELLING.iter().any(|part| name.contains(part))
 }

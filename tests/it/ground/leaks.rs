@@ -42,6 +42,12 @@ impl<'a> Leaks<'a> {
         }
     }
 
+    /// Lets the logs of scripts stay: they are what a failed setup is looked into by, and go with their time.
+    pub(crate) fn except_logs(mut self) -> Self {
+        self.allowed = self.allowed.path(self.ground.state().join("logs"));
+        self
+    }
+
     /// Demands that everything is as it was; what is on its way out gets some time.
     #[track_caller]
     pub(crate) fn none(&self, when: &str) {

@@ -1,10 +1,14 @@
 //! Words to launches of agents.
 
 use clap::Parser;
-use groundcrew_core::{env::Value, profile::PromptRule as Rule};
+use groundcrew_core::{
+    env::Key,
+    profile::{AgentCommand, Host, PromptRule as Rule},
+};
 
 use super::*;
 use crate::{
+    args::AgentArgs,
     profiles::{Found, Source},
     terminal::Terminals,
 };
@@ -46,7 +50,6 @@ fn mock() -> AgentProfile {
 
 struct Scene {
     profiles: Profiles,
-    inherited: BTreeSet<Key>,
     known: BTreeSet<SecretId>,
 }
 
@@ -60,7 +63,6 @@ impl Scene {
         profiles.found.insert(name("mock"), found);
         Self {
             profiles,
-            inherited: BTreeSet::new(),
             known: BTreeSet::new(),
         }
     }
@@ -69,35 +71,47 @@ impl Scene {
         Place {
             profiles: &self.profiles,
             path: None,
-            here: true,
-            executor: None,
             caches: Path::new("/c"),
-            inherited: &self.inherited,
             known_secrets: &self.known,
         }
     }
 
-    fn fresh(&self, words: &[&str]) -> Result<AgentLaunch, Vec<Error>> {
+    fn fresh(&self, words: &[&str]) -> Result<ProfiledAgent, Vec<Error>> {
         let words = parse(words);
-        let prompt = words.agent.prompt.clone().map(OsText);
+        let prompt = words.agent.wishes.prompt.clone().map(OsText);
+        let name = words.agent.agent.as_ref().unwrap();
         fresh(
-            words.agent.agent.as_ref().unwrap(),
-            &words.agent,
+            name,
+            &words.agent.wishes,
             prompt,
             &words.extra,
             self.place(),
         )
     }
 
-    fn resumed(&self, used: &AgentUse, words: &[&str], token: Option<&str>) -> AgentLaunch {
-        let words = parse(words);
-        let prompt = words.agent.prompt.clone().map(OsText);
-        resumed(used, &words.agent, token, prompt, self.place()).unwrap()
+    fn resumed(&self, used: &AgentUse, words: &[&str], token: Option<&str>) -> ProfiledAgent {
+        let wishes = parse(words).agent.wishes;
+        let prompt = wishes.prompt.clone().map(OsText);
+        resumed(used, &wishes, token, prompt, self.place()).unwrap()
     }
 }
 
-fn shown(launch: &AgentLaunch) -> Vec<String> {
-    let words = launch.command.arguments().iter();
+/// Returns the words that a plan makes of it on this machine.
+fn shown(agent: &ProfiledAgent) -> Vec<String> {
+    let host = Host::Here {
+        native: agent.native.clone(),
+    };
+    let command = AgentCommand {
+        profile: agent.snapshot.as_ref().unwrap(),
+        wishes: &agent.used.wishes,
+        host: &host,
+    };
+    let built = command.build().unwrap();
+    let command = match built.continued {
+        Some(continued) if agent.follow_up && !built.resumes => continued,
+        _ => built.start,
+    };
+    let words = command.arguments().iter();
     words
         .map(|word| word.0.to_string_lossy().into_owned())
         .collect()
@@ -146,22 +160,8 @@ fn what_stands_behind_the_dashes_goes_to_the_agent() {
         launch.used.profiles,
         ProfileUse::new(name("mock"), None, None)
     );
-    let [quiet] = &launch.environment[..] else {
-        panic!("{:?}", launch.environment)
-    };
-    assert_eq!(
-        (quiet.key.to_string().as_str(), &quiet.value),
-        ("QUIET", &Value::Literal("1".into()))
-    );
-    assert!(launch.stdin.is_none() && launch.dropped.is_empty());
-    assert!(launch.profile.strips(&Key::new("OUTER").unwrap()));
-    assert_eq!(launch.stop.grace.as_secs(), 3);
-    let directories: Vec<_> = launch
-        .caches
-        .iter()
-        .map(|cache| cache.directory.as_path())
-        .collect();
-    assert_eq!(directories, [Path::new("/c/mock")]);
+    assert_eq!(launch.caches.as_deref(), Some(Path::new("/c")));
+    assert!(launch.known_secrets.is_empty() && !launch.follow_up);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn k04_k12_a_profile_that_is_wrong_stops_the_launch_and_a_wrong_flag_does_not() 
     profile.flags = vec![groundcrew_core::profile::Flag::on("--x 'open")];
     let scene = Scene::new(profile.clone());
     let launch = scene.fresh(&["--agent", "mock"]).unwrap();
-    assert_eq!((shown(&launch).len(), launch.dropped.len()), (1, 1));
+    assert_eq!(shown(&launch).len(), 1);
     profile
         .environment
         .insert(Key::new("GROUNDCREW_RUN_ID").unwrap(), "x".into());
@@ -245,17 +245,11 @@ fn an_executor_that_the_profile_demands_is_kept() {
     profile.executor = Some(ExecutorName::new("docker").unwrap());
     let scene = Scene::new(profile);
     let launch = scene.fresh(&["--agent", "mock"]).unwrap();
-    assert_eq!(launch.executor.unwrap().as_str(), "docker");
+    let found = executor(&launch, None).unwrap();
+    assert_eq!(found.unwrap().as_str(), "docker");
     let local = ExecutorName::new("local").unwrap();
-    let place = Place {
-        executor: Some(&local),
-        ..scene.place()
-    };
-    let problems = fresh(&name("mock"), &AgentArgs::default(), None, &[], place).unwrap_err();
-    assert!(
-        problems[0].message().contains("its own executor"),
-        "{problems:?}"
-    );
+    let error = executor(&launch, Some(&local)).unwrap_err();
+    assert!(error.message().contains("its own executor"), "{error}");
 }
 
 #[test]
@@ -285,17 +279,10 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
         ..scene.place()
     };
     let program = |place: Place<'_>| {
-        let launch = fresh(&name("codex"), &AgentArgs::default(), None, &[], place).unwrap();
+        let launch = fresh(&name("codex"), &WishArgs::default(), None, &[], place).unwrap();
         shown(&launch)[0].clone()
     };
     assert_eq!(program(place), good.join("codex").to_str().unwrap());
-    assert_eq!(
-        program(Place {
-            here: false,
-            ..place
-        }),
-        "npx"
-    );
     assert_eq!(
         program(Place {
             path: Some(plain.as_os_str()),
@@ -304,9 +291,9 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
         "npx"
     );
     assert_eq!(program(scene.place()), "npx");
-    let chosen = AgentArgs {
+    let chosen = WishArgs {
         agent_version: Some("0.142.5".into()),
-        ..AgentArgs::default()
+        ..WishArgs::default()
     };
     let launch = fresh(&name("codex"), &chosen, None, &[], place).unwrap();
     assert_eq!(shown(&launch)[3], "@openai/codex@0.142.5");
@@ -318,7 +305,7 @@ fn c35_a_prompt_too_large_for_an_argument_says_what_to_do() {
     let prompt = OsText::new("x".repeat(MAX_ARGUMENT_LEN));
     let problems = fresh(
         &name("mock"),
-        &AgentArgs::default(),
+        &WishArgs::default(),
         Some(prompt),
         &[],
         scene.place(),
@@ -361,7 +348,7 @@ fn a_prompt_is_read_to_the_last_byte() {
 }
 
 #[test]
-fn wishes_need_an_agent() {
+fn lone_wishes_are_refused() {
     for words in [
         ["--model", "m"],
         ["--prompt", "p"],
@@ -369,12 +356,11 @@ fn wishes_need_an_agent() {
         ["--agent-version", "1.0.0"],
     ] {
         assert_eq!(
-            refuse_lone_wishes(&parse(&words).agent)
+            refuse_lone_wishes(&parse(&words).agent.wishes)
                 .unwrap_err()
                 .code(false),
             2
         );
     }
-    assert!(refuse_lone_wishes(&parse(&["--agent", "x", "--model", "m"]).agent).is_ok());
-    assert!(refuse_lone_wishes(&AgentArgs::default()).is_ok());
+    assert!(refuse_lone_wishes(&WishArgs::default()).is_ok());
 }

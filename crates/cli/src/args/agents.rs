@@ -11,13 +11,21 @@ pub(crate) struct AgentArgs {
     /// Profile of the agent to run; what stands behind `--` are further arguments for it. See `groundcrew profile ls`.
     #[arg(long, value_name = "PROFILE")]
     pub agent: Option<ProfileName>,
+    /// What is wanted of it.
+    #[command(flatten)]
+    pub wishes: WishArgs,
+}
+
+/// What is wanted of an agent, at its start or when it goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct WishArgs {
     /// Model that the agent uses [default: the profile's, else the agent's own].
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
     /// What is approved beforehand, in the way that the profile says [default: never].
     #[arg(long, value_enum, value_name = "WHEN")]
     pub approve: Option<Approve>,
-    /// First prompt, as one argument: text, @FILE, or - for standard input to its end.
+    /// Prompt, as one argument: text, @FILE, or - for standard input to its end.
     #[arg(long, value_name = "TEXT|@FILE|-", allow_hyphen_values = true, value_parser = clap::value_parser!(OsString))]
     pub prompt: Option<OsString>,
     /// Exact version of the profile's package, on this machine only [default: the profile's].

@@ -348,4 +348,23 @@ fn c17_another_users_home_is_refused_wherever_it_stands() {
     assert!(errors[0].message().contains("$HOME"), "{errors:?}");
 }
 
+#[test]
+fn the_example_of_the_documentation_is_a_good_profile() {
+    let page = include_str!("../../../../docs/profiles.md");
+    let example = page.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let place = Path::new("/c/mine.toml");
+    let profile = parse(example, place, Some(Path::new(HOME))).unwrap();
+    assert!(profile.check().is_empty(), "{:?}", profile.check());
+    let wishes = CommandWishes {
+        prompt: Some("- x".into()),
+        auto_approve: true,
+        ..CommandWishes::default()
+    };
+    assert_eq!(
+        build(&profile, &wishes).start.to_string(),
+        "bwrap --ro-bind / / -- '/h/my tools/agent' chat --yes --color never -- '- x'"
+    );
+}
+
 mod bad;

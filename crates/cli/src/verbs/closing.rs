@@ -5,7 +5,7 @@ use groundcrew_core::{CloseOptions, CloseOutcome, CloseReport, error::Error};
 use crate::{
     args::{Format, IdArgs, RmArgs},
     console::Console,
-    documents::{Closing, Document, Failure, KeptDocument, StuckDocument},
+    documents::{Closing, Document, Failure, KeptDocument, StuckDocument, TeardownDocument},
     exit,
     failing::{Failing, in_words},
     program::Context,
@@ -37,6 +37,7 @@ pub(crate) async fn rm(context: &Context, args: &RmArgs) -> Result<u8, Failing> 
 async fn take_away(context: &Context, id: &str, options: CloseOptions) -> Result<u8, Failing> {
     let console = &context.console;
     let crew = context.open(()).await?;
+    crew.tend(&context.console).await;
     let record = crew.launcher.find(id).await?;
     let report = crew.launcher.close(&record.run, options).await?;
     if console.format == Format::Human {
@@ -74,12 +75,27 @@ fn document(report: &CloseReport) -> Closing {
                 why: in_words(&Failure::from(error)),
             })
             .collect(),
+        teardown: report
+            .teardown
+            .iter()
+            .map(|torn| TeardownDocument {
+                script: torn.script.clone(),
+                process: torn.process.clone(),
+                problem: torn.problem(),
+            })
+            .collect(),
     }
 }
 
 fn tell(console: &Console, report: &CloseReport, options: CloseOptions) {
     let style = console.out_style;
     let id = report.run.as_str();
+    for torn in &report.teardown {
+        if let Some(problem) = torn.problem() {
+            let text = format!("teardown script `{}`: {problem}", torn.script);
+            console.warn(&printable(&text));
+        }
+    }
     for removed in &report.removed {
         console.result(&printable(&format!("removed {removed}")));
     }
@@ -133,12 +149,13 @@ mod tests {
             removed: vec![],
             snapshot: None,
             stuck: vec![],
+            teardown: vec![],
         };
         assert_eq!(code(report.outcome), 4);
         let json = serde_json::to_string(&Document::new(document(&report))).unwrap();
         assert_eq!(
             json,
-            r#"{"schema_version":1,"id":"abc","outcome":"refused","kept":[{"what":"worktree /w","why":"2 untracked (a, …)","findings":[{"what":"untracked","items":["a"],"count":2}]}],"removed":[],"snapshot":null,"stuck":[]}"#
+            r#"{"schema_version":1,"id":"abc","outcome":"refused","kept":[{"what":"worktree /w","why":"2 untracked (a, …)","findings":[{"what":"untracked","items":["a"],"count":2}]}],"removed":[],"snapshot":null,"stuck":[],"teardown":[]}"#
         );
         assert_eq!(
             [

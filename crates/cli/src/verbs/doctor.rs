@@ -1,5 +1,7 @@
 //! `doctor`: whether everything that a launch needs is there, and what to do where it is not.
 
+use std::path::Path;
+
 use groundcrew_core::{
     error::{Chain, Error},
     store::RunState,
@@ -14,6 +16,7 @@ use crate::{
     git,
     program::{Context, Crew},
     text::{Text, printable},
+    variables::caches_directory,
 };
 
 /// The answer of `doctor`.
@@ -83,6 +86,8 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failing> {
         });
     }
     checks.push(runs(&crew).await);
+    let root = caches_directory(&context.surroundings)?;
+    checks.push(Check::new("caches", caches(&root)));
     let healthy = checks.iter().all(|check| check.ok);
     if console.format == Format::Human {
         let style = console.out_style;
@@ -115,6 +120,24 @@ pub(crate) async fn doctor(context: &Context) -> Result<u8, Failing> {
         checks,
     }));
     Ok(if healthy { exit::DONE } else { exit::FAILED })
+}
+
+/// Lists managed caches, which outlive every run: each name and where it is.
+fn caches(root: &Path) -> Result<Vec<(String, String)>, Error> {
+    let failed = |e| Error::io("failed to list the managed caches", e).with("path", root.display());
+    let entries = match std::fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let path = entry.path().display().to_string();
+        found.push((entry.file_name().to_string_lossy().into_owned(), path));
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Looks for what could not be taken away yet.

@@ -3,11 +3,13 @@
 use groundcrew_core::{
     Plan,
     process::{Lease, StdioKind},
+    script::Script,
     undo::Due,
 };
 use serde::Serialize;
 
 use crate::{
+    agents,
     args::{Format, PlanArgs},
     console::Console,
     documents::Document,
@@ -37,6 +39,8 @@ struct Planned {
     lease_seconds: Option<f64>,
     keep: bool,
     steps: Vec<String>,
+    setup: Vec<String>,
+    teardown: Vec<String>,
     resources: Vec<Resource>,
     environment: Vec<Explained>,
     payloads: Vec<InFile>,
@@ -67,7 +71,8 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
     let explained = args.run.command.explains();
     let mut run = args.run.clone();
     run.command.env.retain(|word| !word.is_empty());
-    let request = request::fresh(&run, console.format, &context.surroundings)?;
+    let agent = agents::of_run(context, &run).await?;
+    let request = request::fresh(&run, agent, console.format, &context.surroundings)?;
     let crew = context.open(()).await?;
     let plan = crew.launcher.plan(request).await?;
     let planned = planned(&plan);
@@ -107,6 +112,8 @@ fn planned(plan: &Plan) -> Planned {
         },
         keep: request.keep,
         steps: plan.steps().iter().map(ToString::to_string).collect(),
+        setup: names(plan.setup()),
+        teardown: names(&request.teardown),
         resources: plan
             .records()
             .into_iter()
@@ -127,6 +134,10 @@ fn planned(plan: &Plan) -> Planned {
             .collect(),
         warnings: plan.warnings().to_vec(),
     }
+}
+
+fn names(scripts: &[Script]) -> Vec<String> {
+    scripts.iter().map(|script| script.name.clone()).collect()
 }
 
 fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
@@ -151,6 +162,12 @@ fn tell(console: &Console, plan: &Plan, planned: &Planned, explained: bool) {
         fact("base", &printable(base));
     }
     fact("steps", &printable(&planned.steps.join(", ")));
+    for script in plan.setup() {
+        fact("setup", &printable(&script.name));
+    }
+    for script in &plan.request().teardown {
+        fact("teardown", &printable(&script.name));
+    }
     console.result(&style.bold("would make"));
     for resource in &planned.resources {
         console.result(&format!("  {}", printable(&resource.what)));

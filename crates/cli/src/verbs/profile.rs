@@ -6,7 +6,7 @@ use groundcrew_core::{
     command::Command,
     error::Error,
     id::ProfileName,
-    profile::{AgentCommand, AgentProfile, CommandWishes},
+    profile::{AgentCommand, AgentProfile, CommandWishes, Host},
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -176,7 +176,9 @@ fn commands(
     context: &Context,
     profile: &AgentProfile,
 ) -> (Option<Vec<String>>, Option<Vec<String>>) {
-    let host = agent::here(profile, context.surroundings.variable("PATH"));
+    let host = Host::Here {
+        native: agent::native(profile, context.surroundings.variable("PATH")),
+    };
     let wishes = CommandWishes::default();
     let words = |command: &Command| {
         let words: Vec<_> = command

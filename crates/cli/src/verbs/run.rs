@@ -11,6 +11,7 @@ use groundcrew_core::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
+    agents,
     args::{CommandArgs, Format, ResumeArgs, RunArgs},
     documents::{Document, Run},
     exit,
@@ -32,9 +33,11 @@ type Events = UnboundedReceiver<groundcrew_core::event::Event>;
 /// Our own failures; those of the command are its exit code.
 pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing> {
     let mut signals = Signals::listen()?;
-    let request = request::fresh(args, context.console.format, &context.surroundings)?;
+    let agent = agents::of_run(context, args).await?;
+    let request = request::fresh(args, agent, context.console.format, &context.surroundings)?;
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
+    crew.tend(&context.console).await;
     let plan = crew.launcher.plan(request).await?;
     Box::pin(attended(
         context,
@@ -56,8 +59,16 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
     let mut signals = Signals::listen()?;
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
+    crew.tend(&context.console).await;
     let record = crew.launcher.find(&args.id).await?;
-    let request = request::resumed(args, &record, context.console.format, &context.surroundings)?;
+    let agent = agents::of_resume(context, args, &record).await?;
+    let request = request::resumed(
+        args,
+        &record,
+        agent,
+        context.console.format,
+        &context.surroundings,
+    )?;
     let plan = crew.launcher.plan(request).await?;
     Box::pin(attended(
         context,

@@ -90,7 +90,6 @@ fn open(message: &'static str, at: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn words_are_those_of_a_shell_without_expansions() {
@@ -152,6 +151,12 @@ mod tests {
             );
         }
     }
+}
+
+#[cfg(test)]
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
 
     /// Text in which everything that means something is frequent.
     fn shellish() -> impl Strategy<Value = String> {
@@ -164,8 +169,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 25_000, failure_persistence: None, ..ProptestConfig::default() })]
-
         #[test]
         fn quoted_words_come_back(words in prop::collection::vec(shellish(), 0..6)) {
             // No word of a command holds NUL, and the library quotes none.

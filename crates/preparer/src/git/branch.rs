@@ -15,6 +15,7 @@ use super::{
     admin,
     command::{Call, Git},
     history::{self, Holder},
+    patience::while_locked,
     repository::git_error,
 };
 use crate::text;
@@ -187,6 +188,16 @@ impl Branch<'_> {
         tip: Oid,
         holder: Option<&Holder>,
     ) -> Result<(), Error> {
+        while_locked(|| self.delete_at(repository, tip, holder))?;
+        self.sweep()
+    }
+
+    fn delete_at(
+        &self,
+        repository: &Repository,
+        tip: Oid,
+        holder: Option<&Holder>,
+    ) -> Result<(), Error> {
         let failed =
             |error| git_error("failed to delete the branch", error).with("branch", self.name);
         let mut transaction = repository.transaction().map_err(failed)?;
@@ -195,8 +206,12 @@ impl Branch<'_> {
         if let Some((holder, _)) = holder {
             transaction.lock_ref(holder).map_err(failed)?;
         }
-        let at = |name: &str| repository.refname_to_id(name).map_err(failed);
-        let moved = at(&name)? != tip
+        let at = match repository.refname_to_id(&name) {
+            // An earlier try got that far.
+            Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
+            other => other.map_err(failed)?,
+        };
+        let moved = at != tip
             || match holder {
                 Some((holder, id)) => {
                     repository
@@ -217,8 +232,7 @@ impl Branch<'_> {
             .retryable(true));
         }
         transaction.remove(&name).map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-        self.sweep()
+        transaction.commit().map_err(failed)
     }
 
     /// Removes what a killed git, or a deletion, left of it: its log, a lock file, empty directories.

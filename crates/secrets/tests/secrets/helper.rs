@@ -144,6 +144,11 @@ async fn k11_exit_code_3_is_not_known_and_everything_else_is_an_error_without_th
             "withheld",
         ),
         (
+            "echo \"sent $VAULT_TOKEN\" >&2; exit 1",
+            ErrorKind::SecretUnavailable,
+            "sent ***",
+        ),
+        (
             "echo token=CANARY-VALUE >&2; exit 1",
             ErrorKind::SecretUnavailable,
             "token=[hidden]",
@@ -217,7 +222,7 @@ fn family(mark: &str, limit: Duration) -> HelperSecrets {
 
 #[tokio::test]
 async fn f147_a_helper_that_hangs_is_ended_with_its_children_when_time_is_up() {
-    let mark = "86391.147";
+    let mark = &format!("86391.{}", std::process::id());
     let store = family(mark, Duration::from_millis(400));
     let start = Instant::now();
     let error = ask(&store, &id("k")).await.unwrap_err();
@@ -229,7 +234,7 @@ async fn f147_a_helper_that_hangs_is_ended_with_its_children_when_time_is_up() {
 
 #[tokio::test]
 async fn f147_a_helper_whose_child_holds_the_pipe_is_no_answer() {
-    let mark = "86392.147";
+    let mark = &format!("86392.{}", std::process::id());
     let text = format!("sleep {mark} & echo v; exit 0");
     let store = helper(
         &["/bin/sh", "-c", &text, "helper", "{name}"],
@@ -242,7 +247,7 @@ async fn f147_a_helper_whose_child_holds_the_pipe_is_no_answer() {
 
 #[tokio::test]
 async fn f147_a_question_that_is_dropped_ends_the_helper_and_its_children() {
-    let mark = "86393.147";
+    let mark = &format!("86393.{}", std::process::id());
     let store = family(mark, DEADLINE);
     let (name, scope) = (name("k"), id("k").scope);
     let mut asking = store.reveal(&name, &scope);

@@ -344,10 +344,12 @@ async fn w24_the_files_of_another_user_are_refused() {
     chmod(&home.file("master.key"), 0o000);
     assert_eq!(ask_as_nobody(), "error permission_denied");
     chmod(&home.file("master.key"), 0o600);
-    // Ours is root: not even root takes a directory or a key of somebody else's.
-    all_fail(&home, &store, ErrorKind::PermissionDenied, "his directory").await;
+    // Ours is root: not even root takes a key or a directory of somebody else's.
     chown(&home.directory(), 0);
     all_fail(&home, &store, ErrorKind::PermissionDenied, "his key").await;
     chown(&home.file("master.key"), 0);
+    chown(&home.directory(), NOBODY);
+    all_fail(&home, &store, ErrorKind::PermissionDenied, "his directory").await;
+    chown(&home.directory(), 0);
     assert_eq!(shown(&store, "a").await, "kept");
 }

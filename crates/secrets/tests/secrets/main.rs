@@ -12,6 +12,7 @@ mod canary;
 mod contract;
 mod damage;
 mod deadline;
+mod disk;
 mod environment;
 mod helper;
 mod keys;

@@ -386,3 +386,24 @@ async fn f146_a_directory_that_was_taken_away_is_not_written_to() {
     let away = SealedSecrets::open(SealedConfig::new(Path::new(home.root()).join("away"))).unwrap();
     assert_eq!(shown(&away, "a").await, "1");
 }
+
+#[tokio::test]
+async fn f146_a_writer_that_waited_does_not_write_to_what_was_taken_away_meanwhile() {
+    let home = Home::new();
+    let store = home.store();
+    set(&store, "a", "1").await;
+    let held = std::fs::File::open(home.directory()).unwrap();
+    held.lock().unwrap();
+    let (wanted, away) = (id("a"), home.root().join("away"));
+    let take = async {
+        // Time for the writer to begin to wait; one that comes later finds a new directory anyway.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        std::fs::rename(home.directory(), &away).unwrap();
+        held.unlock().unwrap();
+    };
+    let (stored, ()) = tokio::join!(store.set(&wanted, SecretValue::new("2")), take);
+    stored.unwrap();
+    assert_eq!(shown(&store, "a").await, "2");
+    let away = SealedSecrets::open(SealedConfig::new(away)).unwrap();
+    assert_eq!(shown(&away, "a").await, "1");
+}

@@ -139,6 +139,7 @@ async fn w25_runtime_secrets_stand_in_no_list_and_no_verb_of_a_user_reaches_them
     }
     assert_eq!(kept(&store, &names[0]).await.unwrap(), b"T");
     assert_eq!(shown(&store, "mine").await, "M");
+    assert_eq!(kept(&store, &name("mine")).await, None);
     // A name that only begins alike is a user's.
     set(&store, "runtimes/x", "v").await;
 }

@@ -9,7 +9,7 @@ use groundcrew_testkit::faulty::{Action, FaultPlan, VerbFault};
 use crate::{
     keeping::REMOVE,
     matrix::checkpoints,
-    support::{Machine, request, runtime},
+    support::{Machine, runtime, whole},
 };
 
 /// Lets a launch get as far as a checkpoint, then kills its process: its tasks end in mid-air, its locks are free.
@@ -17,7 +17,7 @@ fn dies_at(machine: &Machine, point: &str) {
     let runtime = runtime();
     let process = machine.process_with(FaultPlan::at(point, Action::Hang));
     runtime.block_on(async {
-        drop(process.ticket(request()).await);
+        drop(process.ticket(whole()).await);
         process.checkpoints.until_struck().await;
     });
     drop(runtime);
@@ -166,7 +166,7 @@ fn f127_a_launcher_that_is_aborted_without_a_runtime_ending_leaves_what_recovery
             .unwrap();
         let process = machine.process_with(FaultPlan::at(&point, Action::Hang));
         runtime.block_on(async {
-            drop(process.ticket(request()).await);
+            drop(process.ticket(whole()).await);
             process.checkpoints.until_struck().await;
         });
         runtime.shutdown_background();

@@ -250,6 +250,33 @@ async fn k28_a_cache_has_an_absolute_path_and_outranks_no_secret() {
     assert_eq!(process.secrets.asked(), Vec::<String>::new());
 }
 
+#[tokio::test(start_paused = true)]
+async fn f042_a_workspace_sets_no_variable_that_loads_code_and_people_may() {
+    let machine = Machine::new();
+    let process = machine.process();
+    for name in ["LD_PRELOAD", "BASH_ENV", "NODE_OPTIONS", "GIT_SSH_COMMAND"] {
+        let define = |tier| Definition::literal(key(name), "/x.so", tier, "repository app");
+        let plan = async |tier| {
+            let environment = vec![define(tier)];
+            process
+                .launcher
+                .plan(LaunchRequest {
+                    environment,
+                    ..request()
+                })
+                .await
+        };
+        let error = plan(Tier::Workspace).await.unwrap_err().to_string();
+        assert!(
+            error.contains(name) && error.contains("repository app"),
+            "{error}"
+        );
+        for tier in [Tier::Inherited, Tier::Profile, Tier::Request] {
+            plan(tier).await.unwrap();
+        }
+    }
+}
+
 /// A process whose executor's instances do not see the paths of the host, or which returns secrets.
 fn process_with(
     machine: &Machine,

@@ -18,6 +18,7 @@ mod matrix;
 mod planning;
 mod recovery;
 mod resuming;
+mod scripts;
 mod sessions;
 mod support;
 mod unwinding;

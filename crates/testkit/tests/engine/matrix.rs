@@ -8,14 +8,14 @@ use groundcrew_core::{
 };
 use groundcrew_testkit::faulty::{Action, FaultPlan};
 
-use crate::support::{Machine, Process, request, runtime};
+use crate::support::{Machine, Process, runtime, whole};
 
 /// Returns every checkpoint that a healthy launch passes, in order.
 pub(crate) fn checkpoints() -> Vec<String> {
     runtime().block_on(async {
         let machine = Machine::new();
         let process = machine.process();
-        process.launch().await.unwrap();
+        process.ticket(whole()).await.wait().await.unwrap();
         process.lawful();
         process.checkpoints.passed()
     })
@@ -27,8 +27,8 @@ fn f127_every_step_of_a_plan_is_told_and_has_checkpoints() {
     let (steps, told, passed) = runtime().block_on(async {
         let machine = Machine::new();
         let process = machine.process();
-        let steps = process.plan(request()).await.steps();
-        process.launch().await.unwrap();
+        let steps = process.plan(whole()).await.steps();
+        process.ticket(whole()).await.wait().await.unwrap();
         let told: Vec<_> = process
             .recorder
             .events()
@@ -63,6 +63,8 @@ fn f127_every_step_of_a_plan_is_told_and_has_checkpoints() {
             "prepare:workspace.tree-made",
             "prepare:things.thing-made",
             "prepare:things.gift-made",
+            "setup.setup-1-started",
+            "setup.setup-1-ended",
         ]
     );
 }
@@ -96,7 +98,7 @@ fn every_checkpoint(action: &Action, kind: ErrorKind, hangs: bool) {
         runtime().block_on(async {
             let machine = Machine::new();
             let process = machine.process_with(FaultPlan::at(&point, action.clone()));
-            let ticket = process.ticket(request()).await;
+            let ticket = process.ticket(whole()).await;
             if hangs {
                 process.checkpoints.until_struck().await;
                 ticket.cancel();
@@ -149,8 +151,8 @@ fn f138_a_cancel_at_every_checkpoint_ends_before_the_next_step_and_leaves_nothin
         runtime().block_on(async {
             let machine = Machine::new();
             let process = machine.process_with(FaultPlan::at(&point, Action::Cancel));
-            let steps = process.plan(request()).await.steps();
-            let ticket = process.ticket(request()).await;
+            let steps = process.plan(whole()).await.steps();
+            let ticket = process.ticket(whole()).await;
             match (ticket.wait().await, next_step(&steps, &point)) {
                 (Err(error), next) => {
                     assert_eq!(error.error.kind(), ErrorKind::Cancelled, "{point}");
@@ -204,7 +206,7 @@ fn f139_two_faults_in_one_launch_leave_nothing() {
                     2,
                     groundcrew_testkit::faulty::VerbFault::Before(ErrorKind::Unavailable),
                 );
-                let error = process.launch().await.unwrap_err();
+                let error = process.ticket(whole()).await.wait().await.unwrap_err();
                 assert_eq!(
                     error.error.kind(),
                     ErrorKind::Protocol,

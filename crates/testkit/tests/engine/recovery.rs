@@ -250,3 +250,61 @@ async fn one_run_that_cannot_be_recovered_does_not_keep_the_others() {
         assert_eq!(machine.record(&run).await.exit.unwrap().code, Some(3));
     }
 }
+
+#[test]
+fn f128_tending_takes_back_what_died_and_asks_nobody_for_a_list() {
+    for point in ["create.after", "start.after", "commit.before"] {
+        let machine = Machine::new();
+        dead_at(&machine, point);
+        runtime().block_on(async {
+            let process = machine.process();
+            let report = process.launcher.tend().await.unwrap();
+            assert_eq!(report.rolled_back.len(), 1, "{point}");
+            machine.is_empty().await;
+            // A run that is up is nobody's leftover.
+            let record = process.launch().await.unwrap().record;
+            let calls = machine.world.calls();
+            assert!(process.launcher.tend().await.unwrap().is_clean());
+            assert_eq!(machine.world.calls(), calls);
+            assert_eq!(machine.record(&record.run).await.state, RunState::Running);
+        });
+    }
+}
+
+#[test]
+fn k57_what_cannot_be_taken_away_is_owned_refuses_more_and_is_tried_again() {
+    runtime().block_on(async {
+        let machine = Machine::new();
+        let session = |n: usize| groundcrew_core::id::SessionId::new(format!("s{n}")).unwrap();
+        let asked = |n: usize| groundcrew_core::request::LaunchRequest {
+            session: Some(session(n)),
+            ..request()
+        };
+        let mut made = 0;
+        let refused = loop {
+            let failing = FaultPlan::at("commit.before", Action::Error(ErrorKind::Protocol));
+            let process = machine.process_with(failing);
+            process
+                .executor
+                .always("delete", VerbFault::Before(ErrorKind::PermissionDenied));
+            match process.launcher.plan(asked(made)).await {
+                Ok(plan) => {
+                    let error = process.launcher.launch(plan).wait().await.unwrap_err();
+                    assert!(!error.rollback.is_clean());
+                    made += 1;
+                    assert!(made <= 64, "nothing refuses");
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(made, 64);
+        let error = &refused.problems[0];
+        assert_eq!(error.kind(), ErrorKind::Backpressure);
+        assert_eq!(error.get("pending"), Some("64"));
+        // The way is free again: what was owned goes, and launches come up.
+        let process = machine.process();
+        let report = process.launcher.tend().await.unwrap();
+        assert_eq!(report.rolled_back.len(), 64, "{report:?}");
+        process.launch().await.unwrap();
+    });
+}

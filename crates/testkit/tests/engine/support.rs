@@ -16,6 +16,7 @@ use groundcrew_core::{
     process::{Lease, StdinPolicy, StdioKind},
     profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
+    script::Script,
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     session_directory::{SessionDirectory, SessionState},
     store::{RunRecord, StateStore as _},
@@ -247,6 +248,19 @@ pub(crate) fn agent(argv: &[&str]) -> LaunchRequest {
         lease: Lease::Unlimited,
         ..LaunchRequest::new(executor_name(), workspace, mode)
     }
+}
+
+/// The same with everything that a launch can have a step for.
+pub(crate) fn whole() -> LaunchRequest {
+    LaunchRequest {
+        setup: vec![script(&["echo", "set", "up"])],
+        ..request()
+    }
+}
+
+/// A script that must succeed.
+pub(crate) fn script(argv: &[&str]) -> Script {
+    Script::new(argv.join(" "), Command::new(argv.iter().copied()).unwrap())
 }
 
 pub(crate) fn resume(run: &RunId) -> LaunchRequest {

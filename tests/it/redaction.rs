@@ -74,12 +74,8 @@ fn c14_secrets_are_hidden_in_the_live_view_the_log_and_documents() {
         "{human:?}"
     );
     // Every byte keeps its place: what is hidden is as long as it was.
-    assert!(
-        human
-            .out()
-            .starts_with(&format!("{}\n{}\n", "*".repeat(17), "*".repeat(18))),
-        "{human:?}"
-    );
+    let hidden = "*".repeat(LINES.len());
+    assert!(human.out().starts_with(&format!("{hidden}\n")), "{human:?}");
     hides(&run("json"));
     let jsonl = run("jsonl");
     hides(&jsonl);
@@ -226,7 +222,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 const CANARY: &str = "canary/5fQ+9zLw\"K7 0vXe";
 
 fn forms() -> Vec<Vec<u8>> {
-    let encoded = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let hex: Vec<_> = CANARY.bytes().map(|b| format!("{b:02x}")).collect();
     let percent: String = CANARY
         .bytes()
         .map(|b| {
@@ -242,7 +238,7 @@ fn forms() -> Vec<Vec<u8>> {
         CANARY.to_owned(),
         "Y2FuYXJ5LzVmUSs5ekx3Iks3IDB2WG".to_owned(),
         percent,
-        encoded(CANARY.as_bytes()),
+        hex.concat(),
         json.trim_matches('"').to_owned(),
     ]
     .map(String::into_bytes)
@@ -287,17 +283,8 @@ fn holder(ground: &Ground, repository: &Repository) -> String {
     id
 }
 
-#[test]
-fn f142_f143_f144_f145_a_secret_is_in_none_of_twelve_sinks_in_none_of_five_forms() {
-    let ground = Ground::new();
-    let repository = ground.repository("r");
-    let mut hits = Hits::default();
-    let set = ground
-        .call(["secret", "set", "--raw", "canary"])
-        .input(CANARY);
-    hits.call("secret set", set).ok();
-    let id = holder(&ground, &repository);
-    // 1 and 2: arguments of every process, environments of every other one.
+/// 1 and 2: arguments of every process, environments of every other one.
+fn in_processes(hits: &mut Hits) {
     let mut holders = 0;
     for process in fs::read_dir("/proc").unwrap().flatten() {
         let path = process.path();
@@ -324,18 +311,15 @@ fn f142_f143_f144_f145_a_secret_is_in_none_of_twelve_sinks_in_none_of_five_forms
         }
     }
     assert_eq!(holders, 1, "the command alone has it in its environment");
-    // 3 to 5: the database, the instance's directory, logs: every file below the state directory and the repository.
-    for place in [ground.state(), repository.path()] {
-        for file in files(place) {
-            hits.look(&file.display().to_string(), &fs::read(&file).unwrap());
-        }
-    }
-    // 6 to 9: what is listed, shown and planned, in every format.
+}
+
+/// 6 to 9: what is listed, shown and planned, in every format.
+fn in_answers(ground: &Ground, repository: &Repository, id: &str, hits: &mut Hits) {
     for format in ["human", "json", "jsonl"] {
         for words in [
             &["ls"][..],
-            &["show", &id],
-            &["logs", &id],
+            &["show", id],
+            &["logs", id],
             &["secret", "ls"],
             &["doctor"],
             &["recover"],
@@ -356,7 +340,10 @@ fn f142_f143_f144_f145_a_secret_is_in_none_of_twelve_sinks_in_none_of_five_forms
         hits.call("plan", ground.call(words).directory(repository.path()))
             .ok();
     }
-    // 10 and 11: events and errors of launches that fail, by an error and by a panic.
+}
+
+/// 10 and 11: events and errors of launches that fail, by an error and by a panic.
+fn in_failures(ground: &Ground, repository: &Repository, hits: &mut Hits) {
     for (point, how) in [
         ("start.before", "error"),
         ("register.after", "panic"),
@@ -379,6 +366,27 @@ fn f142_f143_f144_f145_a_secret_is_in_none_of_twelve_sinks_in_none_of_five_forms
             hits.call("a failed launch", call);
         }
     }
+}
+
+#[test]
+fn f142_f143_f144_f145_a_secret_is_in_none_of_twelve_sinks_in_none_of_five_forms() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let mut hits = Hits::default();
+    let set = ground
+        .call(["secret", "set", "--raw", "canary"])
+        .input(CANARY);
+    hits.call("secret set", set).ok();
+    let id = holder(&ground, &repository);
+    in_processes(&mut hits);
+    // 3 to 5: the database, the instance's directory, logs: every file below the state directory and the repository.
+    for place in [ground.state(), repository.path()] {
+        for file in files(place) {
+            hits.look(&file.display().to_string(), &fs::read(&file).unwrap());
+        }
+    }
+    in_answers(&ground, &repository, &id, &mut hits);
+    in_failures(&ground, &repository, &mut hits);
     // 12: what a crash leaves: no core is dumped by a command, wherever it is killed.
     let words = [
         "run",

@@ -1,0 +1,24 @@
+//! The words of setup and teardown scripts, and of files that are taken along.
+
+use std::{ffi::OsString, time::Duration};
+
+use clap::Args;
+
+use super::duration;
+
+/// Scripts around a run.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ScriptArgs {
+    /// Shell line that readies the workspace before the command starts; its failure ends the run. May be repeated.
+    #[arg(long, value_name = "LINE", value_hint = clap::ValueHint::CommandString)]
+    pub setup: Vec<OsString>,
+    /// How long each --setup may run [default: 10m].
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "setup")]
+    pub setup_timeout: Option<Duration>,
+    /// Shell line that clears up when the run is closed while it is up, for a minute at most. May be repeated.
+    #[arg(long, value_name = "LINE", value_hint = clap::ValueHint::CommandString)]
+    pub teardown: Vec<OsString>,
+    /// Run no scripts of `config.toml`.
+    #[arg(long)]
+    pub no_scripts: bool,
+}
