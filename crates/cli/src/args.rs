@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod durations;
 mod limits;
 mod scripts;
 mod secret;
@@ -15,6 +16,7 @@ use groundcrew_core::{
 };
 
 use crate::detaching::DetachKeys;
+use durations::{duration, lease};
 
 pub(crate) use self::scripts::ScriptArgs;
 pub(crate) use self::secret::{
@@ -336,22 +338,6 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
-}
-
-/// Reads a duration such as `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text != "0" {
-        return Err(format!("say in which unit, such as {text}s or {text}m"));
-    }
-    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
-}
-
-/// Reads a duration or `none`.
-fn lease(text: &str) -> Result<Lease, String> {
-    if text == "none" {
-        return Ok(Lease::Unlimited);
-    }
-    duration(text).map(Lease::After)
 }
 
 #[cfg(test)]

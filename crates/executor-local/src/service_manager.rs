@@ -154,7 +154,7 @@ mod tests {
         assert!(warned());
         write(
             "etc/passwd",
-            "root:x:0:0::/root:/bin/sh\nsomebody:x:1000:1000::/home/somebody:/bin/sh\n",
+            "root:x:0:0::/root:/bin/sh\nsomebody:x:1000:1000::/nowhere:/bin/sh\n",
         );
         write("var/lib/systemd/linger/somebody", "");
         assert!(!warned());

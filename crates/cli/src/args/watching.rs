@@ -8,6 +8,7 @@ use std::{
 use clap::Args;
 use groundcrew_core::id::ProcessId;
 
+use super::durations::duration;
 use crate::detaching::DetachKeys;
 
 /// Arguments of `logs`.
@@ -93,7 +94,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, short = 'T', overrides_with = "terminal")]
     pub no_terminal: bool,
     /// End the command after that long, such as 90s, 30m or 1h30m.
-    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// Keys that leave a terminal, such as ctrl-p,ctrl-q, or `none`.
     #[arg(long, value_name = "KEYS", default_value_t)]
@@ -111,7 +112,7 @@ pub(crate) struct ExecArgs {
 
 /// Reads a moment, in milliseconds since 1970: RFC 3339, its date alone, or how long ago.
 fn moment(text: &str) -> Result<u64, String> {
-    let at = match super::duration(text) {
+    let at = match duration(text) {
         Ok(ago) => SystemTime::now().checked_sub(ago),
         Err(_) => humantime::parse_rfc3339_weak(text)
             .or_else(|_| humantime::parse_rfc3339_weak(&format!("{text} 00:00:00")))

@@ -1,0 +1,21 @@
+//! How durations are written on the command line.
+
+use std::time::Duration;
+
+use groundcrew_core::process::Lease;
+
+/// Reads a duration such as `1h30m`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text != "0" {
+        return Err(format!("say in which unit, such as {text}s or {text}m"));
+    }
+    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
+}
+
+/// Reads a duration or `none`.
+pub(super) fn lease(text: &str) -> Result<Lease, String> {
+    if text == "none" {
+        return Ok(Lease::Unlimited);
+    }
+    duration(text).map(Lease::After)
+}
