@@ -12,7 +12,7 @@ use groundcrew_core::{
     process::Lease,
 };
 
-pub(crate) use self::scripts::ScriptArgs;
+pub(crate) use self::scripts::{IncludeArgs, ScriptArgs};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
@@ -163,6 +163,9 @@ pub(crate) struct PlaceArgs {
     /// Let a clone read the objects of its repository instead of copying them.
     #[arg(long)]
     pub share_objects: bool,
+    /// Files from the checkout.
+    #[command(flatten)]
+    pub files: IncludeArgs,
     /// Words that say what the run is for.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,

@@ -245,6 +245,8 @@ fn spec(args: &PlaceArgs, path: PathBuf) -> RepositorySpec {
         template: args.branch_template.clone(),
         ticket: args.ticket.clone(),
         fetch: args.fetch.then(FetchSpec::default),
+        include: args.files.include.clone(),
+        no_include_file: args.files.no_include_file,
         ..RepositorySpec::new(path)
     }
 }
@@ -258,6 +260,8 @@ fn meaningless(args: &PlaceArgs, kind: Kind, local: bool) -> Result<(), Failing>
         ("--ticket", args.ticket.is_some()),
         ("--fetch", args.fetch),
         ("--share-objects", args.share_objects),
+        ("--include", !args.files.include.is_empty()),
+        ("--no-include-file", args.files.no_include_file),
     ] {
         if !said {
             continue;
