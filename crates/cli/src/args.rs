@@ -331,6 +331,9 @@ pub(crate) struct ResumeArgs {
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Go on although the run's setup scripts did not all run; else they run first.
+    #[arg(long)]
+    pub no_setup: bool,
     /// What is wanted of the agent, if it is one.
     #[command(flatten)]
     pub wishes: WishArgs,

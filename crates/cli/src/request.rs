@@ -110,6 +110,7 @@ pub(crate) fn resumed(
         tenant: record.tenant.clone(),
         title: record.title.clone(),
         intent: LaunchIntent::Resume(record.run.clone()),
+        skip_setup: args.no_setup,
         environment: variables.environment,
         payloads: variables.payloads,
         caches: variables.caches,

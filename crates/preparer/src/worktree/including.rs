@@ -53,6 +53,7 @@ pub(super) async fn include(maker: &Maker<'_>, held: &Arc<OwnedFd>) -> Result<()
             (manifest, left_out) = make(maker, batch.to_vec(), manifest).await?;
             skipped.extend(left_out);
         }
+        maker.checkpoint("files-taken").await?;
         note(maker, held, manifest).await?;
         maker.checkpoint("included").await?;
     }

@@ -286,7 +286,7 @@ async fn f053_repositories_pipes_and_the_git_directory_stay() {
 #[tokio::test]
 async fn f127_a_launch_that_fails_while_files_are_taken_along_leaves_nothing() {
     for clones in [false, true] {
-        for point in ["include-begun", "included", "checked-out"] {
+        for point in ["include-begun", "files-taken", "included", "checked-out"] {
             let fixture = fixture();
             let before = fixture.fingerprint();
             let specs = vec![with(&fixture, &["noise", "/target", ".env*"])];
