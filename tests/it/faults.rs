@@ -13,8 +13,10 @@ use crate::ground::{Ground, Leaks, Repository, path, text, until};
 const WORK: &str =
     "echo kept >kept && git add kept && git commit -qm kept && echo loose >loose && exec sleep 600";
 
-/// A script that changes nothing, so that its points are among the others.
-const SETUP: [&str; 2] = ["--setup", "grep -q base f"];
+/// A file to take along and a script that changes nothing, so that their points are among the others.
+const MORE: [&str; 4] = ["--include", "own", "--setup", "grep -q mine own"];
+/// The same, for documents.
+const MORE_JSON: [&str; 6] = ["--format", "json", MORE[0], MORE[1], MORE[2], MORE[3]];
 
 /// The first point at which the command may have worked.
 const STARTED: &str = "start.after";
@@ -22,13 +24,14 @@ const STARTED: &str = "start.after";
 fn fresh() -> (Ground, Repository) {
     let ground = Ground::new();
     let repository = ground.repository("r");
+    repository.write("own", "mine\n");
     (ground, repository)
 }
 
 /// Returns the points that a launch passes, in order.
 fn points(ground: &Ground, repository: &Repository) -> Vec<String> {
     let file = ground.path("points");
-    let call = ground.run_shell(repository, &SETUP, "true");
+    let call = ground.run_shell(repository, &MORE, "true");
     call.note_points(&file).run().ok();
     let points: Vec<_> = fs::read_to_string(&file)
         .unwrap()
@@ -93,7 +96,7 @@ fn fails(what: &str) {
     let leaks = Leaks::watch(&ground, &[&repository]).except_logs();
     for point in before {
         let fault = format!("{point}={what}");
-        let call = ground.run_shell(&repository, &["--format", "json", SETUP[0], SETUP[1]], WORK);
+        let call = ground.run_shell(&repository, &MORE_JSON, WORK);
         let outcome = call.fault(&fault).run().code(125);
         let error = outcome.error();
         let step = point.rsplit_once('.').unwrap().0;
@@ -123,7 +126,7 @@ fn f127_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
     for point in before {
         let fault = format!("{point}=kill9");
         let outcome = ground
-            .run_shell(&repository, &SETUP, WORK)
+            .run_shell(&repository, &MORE, WORK)
             .fault(&fault)
             .run();
         assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
@@ -166,7 +169,7 @@ fn strikes(point: &str, what: &str) {
     let fault = format!("{point}={what}");
     let held = ground.path("held");
     let job = ground
-        .run_shell(&repository, &["--format", "json", SETUP[0], SETUP[1]], WORK)
+        .run_shell(&repository, &MORE_JSON, WORK)
         .fault(&fault)
         .hold(STARTED, &held)
         .spawn();

@@ -143,6 +143,11 @@ fn f127_kill_9_of_the_controller_in_the_middle_of_a_script_keeps_what_it_wrote_a
     resumed.signal(Signal::INT);
     assert_ne!(resumed.wait().code, Some(0));
     assert_eq!(ground.state_of(id), "interrupted");
+    ground
+        .call(["resume", "--no-setup", id, "--", "cat", "built"])
+        .run()
+        .ok()
+        .says("half");
     ground.call(["rm", id]).run().code(4).says("built");
     ground.call(["rm", "--force", id]).run().ok();
     assert_eq!(repository.branches(), ["main"]);

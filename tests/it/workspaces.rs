@@ -195,3 +195,46 @@ fn several_repositories_are_worked_on_in_one_run() {
     assert_eq!(subject, "there");
     assert!(repository.worktree_entries().is_empty() && other.worktree_entries().is_empty());
 }
+
+#[test]
+fn c30_files_of_one_s_own_are_taken_along_and_keep_nothing_until_they_are_changed() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    repository.write(".worktreeinclude", ".env\n");
+    repository.write(".env", "KEY=1\n");
+    repository.write("deps/lib", "code\n");
+    repository.write("deps/.gitignore", "*\n");
+    let words = ["--include", "deps:symlink", "--include", "notes"];
+    let outcome = ground
+        .run_shell(
+            &repository,
+            &words,
+            "cat .env deps/lib; ls -d notes || true",
+        )
+        .run()
+        .ok();
+    assert_eq!(outcome.out(), "KEY=1\ncode\n");
+    assert!(outcome.err().contains("nothing is kept"), "{outcome:?}");
+    assert_eq!(ground.runs(false).len(), 0);
+
+    let run = ground.ran(&repository, &["--include", "deps"], "echo KEY=2 >.env");
+    let id = text(&run["id"]);
+    ground.call(["rm", id]).run().code(4).says(".env");
+    ground.call(["rm", "--force", id]).run().ok();
+    assert_eq!(
+        repository
+            .git(["worktree", "list", "--porcelain"])
+            .matches("worktree ")
+            .count(),
+        1
+    );
+    let kept = fs::read_to_string(repository.path().join(".env")).unwrap();
+    assert_eq!(kept, "KEY=1\n");
+    for (option, word) in [("../x", "stay inside"), (".git", "git directory")] {
+        let refused = ground
+            .run_shell(&repository, &["--include", option], "true")
+            .run();
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.err().contains(word), "{refused:?}");
+    }
+}

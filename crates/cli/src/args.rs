@@ -18,7 +18,7 @@ use groundcrew_core::{
 use crate::detaching::DetachKeys;
 use durations::{duration, lease};
 
-pub(crate) use self::scripts::ScriptArgs;
+pub(crate) use self::scripts::{IncludeArgs, ScriptArgs};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
@@ -176,6 +176,9 @@ pub(crate) struct PlaceArgs {
     /// Let a clone read the objects of its repository instead of copying them.
     #[arg(long)]
     pub share_objects: bool,
+    /// Files from the checkout.
+    #[command(flatten)]
+    pub files: IncludeArgs,
     /// Words that say what the run is for.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
@@ -313,6 +316,9 @@ pub(crate) struct ResumeArgs {
     /// Run id, or a unique prefix of one.
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Go on although the run's setup scripts did not all run; else they run first.
+    #[arg(long)]
+    pub no_setup: bool,
     /// What is wanted of the agent, if it is one.
     #[command(flatten)]
     pub wishes: WishArgs,

@@ -111,6 +111,7 @@ pub(crate) fn resumed(
         tenant: record.tenant.clone(),
         title: record.title.clone(),
         intent: LaunchIntent::Resume(record.run.clone()),
+        skip_setup: args.no_setup,
         environment: variables.environment,
         payloads: variables.payloads,
         caches: variables.caches,
@@ -247,6 +248,8 @@ fn spec(args: &PlaceArgs, path: PathBuf) -> RepositorySpec {
         template: args.branch_template.clone(),
         ticket: args.ticket.clone(),
         fetch: args.fetch.then(FetchSpec::default),
+        include: args.files.include.clone(),
+        no_include_file: args.files.no_include_file,
         ..RepositorySpec::new(path)
     }
 }
@@ -260,6 +263,8 @@ fn meaningless(args: &PlaceArgs, kind: Kind, local: bool) -> Result<(), Failing>
         ("--ticket", args.ticket.is_some()),
         ("--fetch", args.fetch),
         ("--share-objects", args.share_objects),
+        ("--include", !args.files.include.is_empty()),
+        ("--no-include-file", args.files.no_include_file),
     ] {
         if !said {
             continue;

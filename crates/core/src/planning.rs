@@ -127,7 +127,9 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
 /// Returns the scripts to run: a workspace that is half-built is built before anything else happens in it.
 fn setup(request: &LaunchRequest, prior: Option<&RunRecord>) -> Vec<Script> {
     match prior {
-        Some(record) if request.setup.is_empty() && !record.scripts.set_up => {
+        Some(record)
+            if request.setup.is_empty() && !request.skip_setup && !record.scripts.set_up =>
+        {
             record.scripts.setup.clone()
         }
         _ => request.setup.clone(),

@@ -42,6 +42,8 @@ pub struct LaunchRequest {
     pub caches: Vec<ManagedCache>,
     /// Scripts that run in the instance before the agent starts, in this order; resuming a run runs those that did not finish.
     pub setup: Vec<Script>,
+    /// Whether a run is gone on with although its own setup scripts did not all run; they are then never run again.
+    pub skip_setup: bool,
     /// Scripts that run in the instance, if it is up, before the run is closed.
     pub teardown: Vec<Script>,
     /// How long the run lives on without a controller, once it is committed.
@@ -72,6 +74,7 @@ impl LaunchRequest {
             payloads: Vec::new(),
             caches: Vec::new(),
             setup: Vec::new(),
+            skip_setup: false,
             teardown: Vec::new(),
             lease: Lease::ATTACHED,
             keep: false,

@@ -83,6 +83,14 @@ pub struct RepositorySpec {
     /// Where its work is to be published; only compared, never reached.
     #[serde(default)]
     pub destination: Option<Destination>,
+    /// Untracked files of the checkout that are taken along, as patterns of git's ignore files, a later one stronger.
+    ///
+    /// * `:symlink` at the end of one makes a link to the file or directory instead of a copy.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Whether the patterns in the checkout's own `.worktreeinclude` are left out.
+    #[serde(default)]
+    pub no_include_file: bool,
 }
 
 impl RepositorySpec {
@@ -98,6 +106,8 @@ impl RepositorySpec {
             identity: None,
             fetch: None,
             destination: None,
+            include: Vec::new(),
+            no_include_file: false,
         }
     }
 }

@@ -5,6 +5,7 @@ mod ephemeral;
 mod files;
 mod git;
 mod in_place;
+mod include;
 mod naming;
 mod scratch;
 mod text;

@@ -6,6 +6,19 @@ use clap::Args;
 
 use super::duration;
 
+/// Files that are taken along.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct IncludeArgs {
+    /// Untracked files to take along, as a pattern of git's ignore files; with `:symlink` at its end as links. May be repeated.
+    ///
+    /// What the file `.worktreeinclude` of the checkout names is taken along as well.
+    #[arg(long, value_name = "PATTERN[:symlink]")]
+    pub include: Vec<String>,
+    /// Leave out what `.worktreeinclude` names.
+    #[arg(long)]
+    pub no_include_file: bool,
+}
+
 /// Scripts around a run.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ScriptArgs {

@@ -22,6 +22,7 @@ use crate::{
         trash::Fate,
     },
     git::remote::INTERMEDIATE,
+    include::is_manifest,
     text,
 };
 
@@ -54,12 +55,22 @@ fn others(directory: &OwnedFd, resource: &Resource) -> Result<Vec<OsString>, Err
     for entry in rustix::fs::Dir::read_from(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." && name != MARKER && name != *half {
+        if name != "."
+            && name != ".."
+            && name != MARKER
+            && name != *half
+            && !is_list(&name, resource)
+        {
             names.push(name);
         }
     }
     names.sort();
     Ok(names)
+}
+
+/// Tells whether a name is that of a list of ours, of files that were taken along.
+fn is_list(name: &OsStr, resource: &Resource) -> bool {
+    resource.trees().any(|tree| is_manifest(name, tree))
 }
 
 /// Finds what others put in the directory; work trees are none of it where they speak for themselves.
@@ -126,6 +137,7 @@ pub(super) fn undo(
             .take(&root, name, found, &resource.owner(), Fate::Keep)?;
         return Ok(Undone::REMOVED);
     }
+    drop_lists(&directory, resource)?;
     Marker::remove(&directory, resource.attempt)?;
     match rustix::fs::rmdir(path) {
         Ok(()) => Ok(Undone::REMOVED),
@@ -135,6 +147,22 @@ pub(super) fn undo(
                 .with("path", path.display()),
         ),
     }
+}
+
+/// Deletes the lists of files that were taken along.
+fn drop_lists(directory: &OwnedFd, resource: &Resource) -> Result<(), Error> {
+    let failed = |error: std::io::Error| {
+        Error::io("failed to delete a list of ours", error)
+            .with("path", resource.directory.display())
+    };
+    for entry in rustix::fs::Dir::read_from(directory).map_err(|errno| failed(errno.into()))? {
+        let entry = entry.map_err(|errno| failed(errno.into()))?;
+        let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+        if is_list(&name, resource) {
+            removal::remove(directory, &name, &resource.directory.join(&name))?;
+        }
+    }
+    Ok(())
 }
 
 /// Deletes repositories of ours to fetch into.

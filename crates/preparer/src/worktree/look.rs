@@ -20,6 +20,7 @@ use crate::{
         repository::{git_error, open_common},
         settings,
     },
+    include::Manifest,
     text,
 };
 
@@ -109,7 +110,7 @@ pub(super) fn look(
         .ok()
         .filter(|_| !target.cloned || entry.is_some());
     let head = own.head.or(tip).unwrap_or(target.base);
-    let found = match (tree, &entry) {
+    let mut found = match (tree, &entry) {
         (Some(tree), Some(entry)) => {
             if ready && !target.cloned {
                 losses.extend(link(target, entry));
@@ -143,6 +144,7 @@ pub(super) fn look(
         }
         _ => None,
     };
+    leave_out_included(found.as_mut(), target, tree, ready);
     if let Some(found) = &found {
         // Without an index the checkout never ended: what is there was written by it, and others never came.
         let half = !ready && found.index.is_none();
@@ -190,6 +192,21 @@ pub(super) fn look(
         losses,
         changed,
     })
+}
+
+/// What is as it was taken along from the user's checkout is nobody's work.
+fn leave_out_included(
+    found: Option<&mut Differences>,
+    target: &Target,
+    tree: Option<&OwnedFd>,
+    ready: bool,
+) {
+    if let (Some(found), Some(tree)) = (found, tree) {
+        let included = Manifest::read(&target.tree);
+        for names in [&mut found.untracked, &mut found.ignored] {
+            names.retain(|name| !included.holds(tree, name, ready));
+        }
+    }
 }
 
 fn of_worktree(target: &Target, ready: bool) -> Result<Holding, Error> {

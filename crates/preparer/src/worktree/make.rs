@@ -14,7 +14,7 @@ use groundcrew_core::{
 };
 
 use super::{
-    cloning,
+    cloning, including,
     maker::{Maker, git_directory},
     resource::{Kind, Resource},
     shared::Shared,
@@ -77,6 +77,7 @@ pub(super) async fn make(shared: &Arc<Shared>, cx: &ApplyContext<'_>) -> Result<
     for (maker, entry) in makers.iter().zip(&entries) {
         maker.checkout(&held, entry).await?;
         maker.checkpoint("files-written").await?;
+        including::include(maker, &held).await?;
     }
     let ready = Marker {
         ready: true,

@@ -3,6 +3,7 @@
 mod asked;
 mod cloning;
 mod directory;
+mod including;
 mod look;
 mod make;
 mod maker;

@@ -18,14 +18,14 @@ use super::{
     state::{PartState, State},
 };
 use crate::{
-    files::id::FileId,
+    files::{beneath, id::FileId},
     git::{
         identity,
         repository::{Source, discover, git_error},
         settings,
         start::{self, Answer},
     },
-    naming,
+    include, naming,
 };
 
 /// Plans a workspace; an error names everything that is wrong with the request.
@@ -237,7 +237,42 @@ fn state(
             .map(|(key, value)| (key, OsText(value)))
             .collect(),
         place: one.source.place.clone(),
+        include: included(one)?,
         upstream: upstream(one),
+    })
+}
+
+/// Returns the patterns of the files that are taken along: those of the checkout, then those of the request.
+fn included(one: &Chosen) -> Result<Vec<String>, Error> {
+    let named = &one.spec.include;
+    for line in named {
+        include::check(line)?;
+    }
+    if one.source.repository.workdir().is_none() {
+        if named.is_empty() {
+            return Ok(Vec::new());
+        }
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "a bare repository has no files to take along",
+        )
+        .with("repository", one.source.place.display()));
+    }
+    let mut lines = if one.spec.no_include_file {
+        Vec::new()
+    } else {
+        let checkout = beneath::open_root(&one.source.place).map_err(|errno| {
+            Error::io("failed to open the checkout", errno.into())
+                .with("path", one.source.place.display())
+        })?;
+        include::of_file(&checkout)?
+    };
+    lines.extend(named.iter().cloned());
+    let patterns = include::Patterns::new(&lines)?;
+    Ok(if patterns.is_empty() {
+        Vec::new()
+    } else {
+        lines
     })
 }
 

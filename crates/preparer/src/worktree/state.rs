@@ -35,6 +35,9 @@ pub(super) struct PartState {
     /// Where the remote `origin` of a clone points.
     #[serde(with = "wire::path")]
     pub(super) place: std::path::PathBuf,
+    /// The patterns of files that are taken along from that place, if it is a work tree.
+    #[serde(default)]
+    pub(super) include: Vec<String>,
     /// The branch that a clone shows as its origin's.
     pub(super) upstream: Option<String>,
 }

@@ -12,6 +12,7 @@ mod ephemeral;
 mod failing;
 mod faults;
 mod fixture;
+mod including;
 mod keeping;
 mod making;
 mod owning;

@@ -194,6 +194,13 @@ async fn c22_what_a_failed_setup_wrote_is_kept_and_built_before_the_run_goes_on(
     // Nobody starts an agent in a half-built workspace without saying so.
     let again = process.ticket(resume(ticket.run())).await.wait().await;
     assert_eq!(again.unwrap_err().error.kind(), ErrorKind::ScriptFailed);
+    // Whoever knows better says so.
+    let knowing = LaunchRequest {
+        skip_setup: true,
+        ..resume(ticket.run())
+    };
+    assert!(process.plan(knowing).await.setup().is_empty());
+    assert_eq!(process.plan(resume(ticket.run())).await.setup().len(), 2);
     let better = LaunchRequest {
         setup: vec![script(&["echo", "better"])],
         ..resume(ticket.run())
