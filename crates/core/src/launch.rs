@@ -2,7 +2,11 @@
 //!
 //! Nothing here runs in a caller's future; a caller holds only a ticket.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tokio::io::AsyncWriteExt as _;
 
@@ -32,6 +36,9 @@ use crate::{
     store::{LockName, Reservation, RunRecord, RunState},
     ticket::{LaunchError, Launched},
 };
+
+/// How long a cancelled launch waits for a lock that it may be about to gain.
+const LAST_GAIN: Duration = Duration::from_millis(200);
 
 /// What an executor returned, by name.
 type RuntimeTokens = Vec<(String, SecretValue)>;
@@ -100,11 +107,15 @@ impl Attempt {
             self.cancel.clone(),
         );
         self.step(Step::Reserve, &[], async move {
-            let hold = shared.hold(&plan.session);
+            let mut hold = pin!(shared.hold(&plan.session));
             let session = tokio::select! {
                 biased;
-                hold = hold => hold?,
-                () = cancel.cancelled() => return Err(cancelled()),
+                hold = &mut hold => hold?,
+                () = cancel.cancelled() => {
+                    // A lock that is just being gained is given back in order, before the program may end.
+                    drop(tokio::time::timeout(LAST_GAIN, hold).await);
+                    return Err(cancelled());
+                }
             };
             let name = LockName::Attempt(plan.attempt);
             let Some(lock) = shared.parts.locks.try_lock(&name).await? else {
