@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod durations;
 mod scripts;
 mod secret;
 
@@ -12,6 +13,7 @@ use groundcrew_core::{
     process::Lease,
 };
 
+use self::durations::duration;
 pub(crate) use self::scripts::{IncludeArgs, ScriptArgs};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
@@ -359,14 +361,6 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
-}
-
-/// Reads a duration such as `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text != "0" {
-        return Err(format!("say in which unit, such as {text}s or {text}m"));
-    }
-    humantime::parse_duration(text).map_err(|e| format!("{e}; write it like 90s, 30m or 1h30m"))
 }
 
 /// Reads a duration or `none`.
