@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use clap::Args;
 
-use super::duration;
+use super::durations::duration;
 
 /// Files that are taken along.
 #[derive(Clone, Debug, Default, Args)]

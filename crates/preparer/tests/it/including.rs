@@ -315,3 +315,44 @@ async fn f127_a_launch_that_fails_while_files_are_taken_along_leaves_nothing() {
         }
     }
 }
+
+#[tokio::test]
+async fn f056_more_than_is_ever_taken_along_is_an_error_that_says_the_limits() {
+    let fixture = fixture();
+    let huge = fs::File::create(fixture.repository.join("huge")).unwrap();
+    // It has no blocks: only its length counts here.
+    huge.set_len(5 << 30).unwrap();
+    let spec = with(&fixture, &["huge", ".env"]);
+    let request = request(WorkspaceRequest::Worktree(vec![spec]));
+    let launch = fixture.launch_with(&request, Recorder::default()).await;
+    let error = launch.result.as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert_eq!(error.get("most_files"), Some("50000"));
+    assert_eq!(error.get("most_bytes"), Some("4294967296"));
+    assert!(error.to_string().contains(":symlink"), "{error}");
+    for (key, undone) in fixture.undo(&launch, FAILURE).await {
+        assert!(!matches!(undone, Undone::Kept(_)), "{key}: {undone:?}");
+    }
+    fixture.assert_home_is_empty();
+}
+
+#[tokio::test]
+async fn f138_a_cancellation_while_files_are_taken_along_leaves_nothing() {
+    let fixture = fixture();
+    let before = fixture.fingerprint();
+    let request = request(WorkspaceRequest::Worktree(vec![with(&fixture, &["*"])]));
+    let recorder = Recorder {
+        cancel_at: Some(("include-begun", CancelToken::new())),
+        ..Recorder::default()
+    };
+    let launch = fixture.launch_with(&request, recorder).await;
+    assert_eq!(
+        launch.result.as_ref().unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
+    for (key, undone) in fixture.undo(&launch, FAILURE).await {
+        assert!(!matches!(undone, Undone::Kept(_)), "{key}: {undone:?}");
+    }
+    fixture.assert_same(&before, "repository");
+    fixture.assert_home_is_empty();
+}
