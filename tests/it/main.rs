@@ -18,6 +18,7 @@ mod isolation;
 mod naming;
 mod redaction;
 mod removal;
+mod restoring;
 mod resume;
 mod run;
 mod secret;

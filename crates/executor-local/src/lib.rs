@@ -4,7 +4,9 @@ mod executor;
 mod holder;
 mod instance_directory;
 mod life;
+mod old_logs;
 mod private_files;
 mod probe;
 
 pub use executor::{LocalConfig, LocalExecutor};
+pub use old_logs::OldLogs;

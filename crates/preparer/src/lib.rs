@@ -8,6 +8,7 @@ mod in_place;
 mod naming;
 mod scratch;
 mod text;
+mod upkeep;
 mod worktree;
 
 pub use config::{
@@ -16,4 +17,5 @@ pub use config::{
 pub use ephemeral::EphemeralPreparer;
 pub use in_place::InPlacePreparer;
 pub use scratch::ScratchPreparer;
+pub use upkeep::{Emptied, Restored, Snapshot, Trashed, Upkeep, UpkeepConfig, WorkspacePlace};
 pub use worktree::WorktreePreparer;

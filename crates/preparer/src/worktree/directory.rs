@@ -19,7 +19,6 @@ use crate::{
         id::FileId,
         marker::{MARKER, Marker},
         removal,
-        trash::Fate,
     },
     git::remote::INTERMEDIATE,
     text,
@@ -121,9 +120,10 @@ pub(super) fn undo(
                 .with("path", root.display())
         })?;
         let name = path.file_name().unwrap_or_default();
+        let origin = resource.origin(found);
         shared
             .trash
-            .take(&root, name, found, &resource.owner(), Fate::Keep)?;
+            .take(&root, name, found, &resource.owner(), Some(&origin))?;
         return Ok(Undone::REMOVED);
     }
     Marker::remove(&directory, resource.attempt)?;

@@ -15,6 +15,7 @@ mod fixture;
 mod keeping;
 mod making;
 mod owning;
+mod restoring;
 mod running;
 mod several;
 mod starting;
