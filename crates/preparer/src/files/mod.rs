@@ -1,5 +1,7 @@
 //! Files below directories that an agent may write: opened relative to a directory, no link followed, no mount crossed.
 
+#[cfg(test)]
+mod attacks;
 pub(crate) mod beneath;
 pub(crate) mod copy;
 pub(crate) mod id;
