@@ -31,6 +31,8 @@ use super::{
 
 /// How many trees are deleted under attack; 10,000 is the full size.
 const TREES: usize = 300;
+/// How often a directory and a link change places before the neighbour looks around again.
+const FLIPS: usize = 500;
 /// Every how many trees something is mounted in one.
 const MOUNT_EVERY: usize = 10;
 /// How many files a wide tree has; 100,000 is the full size.
@@ -133,6 +135,24 @@ fn within(place: &Path, name: &str) -> Option<(OwnedFd, String)> {
     Some((directory, name.to_owned()))
 }
 
+/// Turns a directory of a tree in the trash into a link and back, as fast as that goes.
+fn flip(root: &Path) {
+    let link = root.join("work/flip");
+    drop(symlink(root.join("outside"), &link));
+    let trash = fs::read_dir(root.join("trash"));
+    for entry in trash.into_iter().flatten().flatten() {
+        let Some((directory, name)) = within(&entry.path(), "a") else {
+            continue;
+        };
+        for _ in 0..FLIPS {
+            let flipped = renameat_with(&directory, &*name, CWD, &link, RenameFlags::EXCHANGE);
+            if flipped.is_err() {
+                break;
+            }
+        }
+    }
+}
+
 /// What a neighbour does once, wherever the tree is now; losing a race is part of the game.
 fn attack(root: &Path, place: &Path, round: usize) {
     let (outside, link) = (root.join("outside"), root.join("work/link"));
@@ -222,6 +242,11 @@ fn c18_f051_f052_f053_a_neighbour_changes_nothing_outside_what_is_deleted() {
                 {
                     attack(root, &entry.path(), number);
                 }
+            }
+        });
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                flip(root);
             }
         });
         for _ in 0..TREES {
