@@ -18,6 +18,7 @@ mod isolation;
 mod naming;
 mod redaction;
 mod removal;
+mod repositories;
 mod restoring;
 mod resume;
 mod run;

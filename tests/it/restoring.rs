@@ -295,7 +295,7 @@ fn gc_takes_caches_only_when_asked_and_no_run_is_at_work() {
 }
 
 #[test]
-fn c04_workspaces_are_listed_with_whose_they_are_and_what_proves_it() {
+fn c04_f059_workspaces_are_listed_with_whose_they_are_and_what_proves_it() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let dirty = ground.ran(
@@ -337,6 +337,9 @@ fn c04_workspaces_are_listed_with_whose_they_are_and_what_proves_it() {
     );
     assert_ne!(find(&copied)["proof"], "row", "{listed:#}");
     assert_eq!(all.len(), 4);
+    json(&ground, &["gc", "--older-than", "0"]);
+    ground.recover();
+    assert!(copied.join(marker).is_file() && stray.exists());
     ground.call(["ls", "--workspaces"]).run().ok().says("stray");
 }
 
@@ -367,7 +370,7 @@ fn can_trace(ground: &Ground) -> bool {
 }
 
 #[test]
-fn f076_needs_strace_a_restore_that_is_killed_anywhere_is_finished_by_the_next() {
+fn c01_needs_strace_a_restore_that_is_killed_anywhere_is_finished_by_the_next() {
     let ground = Ground::new();
     if !can_trace(&ground) {
         return;
@@ -436,7 +439,7 @@ fn c01_f067_needs_strace_a_removal_that_is_killed_anywhere_loses_nothing() {
 }
 
 #[test]
-fn c01_f046_f048_f070_needs_strace_a_removal_that_meets_an_error_loses_nothing() {
+fn c01_f046_f048_f049_f070_needs_strace_a_removal_that_meets_an_error_loses_nothing() {
     // Not `write`: the runtime wakes itself up by it.
     let most = 3 * STEP;
     removal_survives("pwrite64,fsync,fdatasync", "error=ENOSPC", most);

@@ -223,7 +223,7 @@ fn attack(root: &Path, place: &Path, round: usize) {
 }
 
 #[test]
-fn c18_f051_f052_f053_a_neighbour_changes_nothing_outside_what_is_deleted() {
+fn c18_f051_f052_f053_f059_a_neighbour_changes_nothing_outside_what_is_deleted() {
     let ground = Ground::new();
     let before = print(&ground.root.join("outside"));
     let (stop, round) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -359,7 +359,7 @@ fn f050_what_an_immutable_file_stops_stays_owned_and_goes_later() {
 }
 
 #[test]
-fn f055_a_wide_tree_needs_no_more_descriptors_than_a_small_one() {
+fn f056_a_wide_tree_needs_no_more_descriptors_than_a_small_one() {
     let ground = Ground::new();
     let tree = ground.tree();
     for number in 0..FILES {
@@ -384,7 +384,7 @@ fn f055_a_wide_tree_needs_no_more_descriptors_than_a_small_one() {
 }
 
 #[test]
-fn f048_f060_a_record_that_cannot_be_written_leaves_the_tree_where_it_is() {
+fn c01_a_record_that_cannot_be_written_leaves_the_tree_where_it_is() {
     let ground = Ground::new();
     let tree = ground.tree();
     let id = FileId::of(&tree).unwrap().unwrap();

@@ -206,7 +206,7 @@ async fn c02_what_was_put_in_the_trash_in_its_place_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn f076_a_restoration_that_died_anywhere_is_finished_by_another() {
+async fn c01_a_restoration_that_died_anywhere_is_finished_by_another() {
     let fixture = Fixture::new();
     let upkeep = upkeep(&fixture);
     for stage in 0..5 {
