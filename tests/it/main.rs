@@ -21,6 +21,8 @@ mod limits;
 mod naming;
 mod redaction;
 mod removal;
+mod repositories;
+mod restoring;
 mod resume;
 mod run;
 mod scripts;

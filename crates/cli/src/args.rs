@@ -5,6 +5,7 @@ mod durations;
 mod limits;
 mod scripts;
 mod secret;
+mod upkeep;
 mod watching;
 
 use std::{ffi::OsString, time::Duration};
@@ -22,6 +23,7 @@ pub(crate) use self::scripts::{IncludeArgs, ScriptArgs};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
+pub(crate) use self::upkeep::{GcArgs, RestoreArgs, TrashArgs, TrashEmptyArgs, TrashVerb};
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
 pub(crate) use limits::LimitArgs;
 pub(crate) use watching::{AttachArgs, ExecArgs, LogsArgs};
@@ -112,6 +114,12 @@ pub(crate) enum Verb {
     Close(IdArgs),
     /// Close a run and remove its branch as well; refuses (exit code 4) to lose work.
     Rm(RmArgs),
+    /// Bring back what `rm --force`, or removing ignored files, took away; never over anything that exists.
+    Restore(RestoreArgs),
+    /// List or delete what was removed and is kept for a while.
+    Trash(TrashArgs),
+    /// Remove old logs, what is old in the trash, and what dead processes left; names what it keeps, and why.
+    Gc(GcArgs),
     /// Settle what an interrupted groundcrew left behind.
     Recover,
     /// List, show and check the profiles of agents.
@@ -286,6 +294,9 @@ pub(crate) struct LsArgs {
     /// Also list closed and failed runs.
     #[arg(long, short = 'a')]
     pub all: bool,
+    /// List the directories of workspaces instead: whose each is, what proves it, and what it holds.
+    #[arg(long, conflicts_with = "all")]
+    pub workspaces: bool,
 }
 
 /// Which run.

@@ -20,13 +20,14 @@ use groundcrew_core::{
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_preparer::{
     EphemeralConfig, EphemeralPreparer, GitProgram, InPlacePreparer, ScratchConfig,
-    ScratchPreparer, Transport, UserGitConfig, WorktreeConfig, WorktreePreparer,
+    ScratchPreparer, Transport, Upkeep, UpkeepConfig, UserGitConfig, WorktreeConfig,
+    WorktreePreparer,
 };
 use groundcrew_secrets::{
     EnvironmentSecrets, HelperConfig, HelperSecrets, MasterKey, SealedConfig, SealedSecrets,
     SecretChain,
 };
-use groundcrew_state::StateDirectory;
+use groundcrew_state::{FlockDirectory, StateDirectory};
 use groundcrew_supervisor::SupervisorSource;
 
 use crate::{
@@ -87,6 +88,12 @@ pub(crate) struct Crew {
     pub(crate) store: Arc<dyn StateStore>,
     /// The state directory.
     pub(crate) home: PathBuf,
+    /// What looks after the trash and the directories of workspaces.
+    pub(crate) upkeep: Upkeep,
+    /// The locks between processes.
+    pub(crate) locks: Arc<FlockDirectory>,
+    /// The executor of host processes, whose logs outlive its instances.
+    pub(crate) local: Arc<LocalExecutor>,
 }
 
 /// How long what dead processes left may hold up what was asked for.
@@ -121,11 +128,26 @@ impl Context {
         let mut stores: Vec<_> = self.program.secrets.iter().map(Arc::clone).collect();
         stores.push(Arc::clone(&sealed) as _);
         stores.extend(self.more_secrets(&Config::read(&self.surroundings)?)?);
+        let local = Arc::new(LocalExecutor::new(LocalConfig {
+            name: ExecutorName::new("local")?,
+            instances: state.instances(),
+            logs: state.logs(),
+            install: state.install().clone(),
+            supervisor: self.program.supervisor.clone(),
+        }));
+        let upkeep = Upkeep::new(UpkeepConfig {
+            worktrees: state.worktrees(),
+            tasks: state.tasks(),
+            sessions: state.quick_chat(),
+            trash: state.trash(),
+            locks: state.locks_path(),
+            install: state.install().clone(),
+        })?;
         let launcher = Launcher::new(Parts {
             profiles: Arc::new(Profiles::read(&self.surroundings)?),
             runtime_secrets: sealed,
             install: state.install().clone(),
-            registry: self.registry(&state)?,
+            registry: self.registry(&state, &local)?,
             store: Arc::clone(&store),
             locks: state.locks(),
             secrets: Arc::new(SecretChain::new(stores)),
@@ -138,6 +160,9 @@ impl Context {
             launcher,
             store,
             home: state.home().to_owned(),
+            upkeep,
+            locks: state.locks(),
+            local,
         })
     }
 
@@ -176,14 +201,11 @@ impl Context {
         SealedSecrets::open(config).map(Arc::new)
     }
 
-    fn registry(&self, state: &StateDirectory) -> Result<Registry, Error> {
-        let executor = Arc::new(LocalExecutor::new(LocalConfig {
-            name: ExecutorName::new("local")?,
-            instances: state.instances(),
-            logs: state.logs(),
-            install: state.install().clone(),
-            supervisor: self.program.supervisor.clone(),
-        }));
+    fn registry(
+        &self,
+        state: &StateDirectory,
+        executor: &Arc<LocalExecutor>,
+    ) -> Result<Registry, Error> {
         let scratch: Arc<dyn Preparer> = Arc::new(ScratchPreparer::new(ScratchConfig {
             tasks: state.tasks(),
             trash: state.trash(),
@@ -223,7 +245,7 @@ impl Context {
         for (name, preparers) in own {
             registry.register(Registration {
                 name: ExecutorName::new(name)?,
-                executor: Arc::<LocalExecutor>::clone(&executor),
+                executor: Arc::<LocalExecutor>::clone(executor),
                 preparers: preparers.into(),
             })?;
         }

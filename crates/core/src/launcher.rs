@@ -19,6 +19,7 @@ use crate::{
     redact::Redactor,
     registry::Registry,
     request::LaunchRequest,
+    restoring::{self, Regained},
     shared::{Parts, Shared},
     store::RunRecord,
     ticket::Ticket,
@@ -191,6 +192,29 @@ impl Launcher {
         recovery::tend(&self.0).await
     }
 
+    /// Brings the work of a closed run back, and takes the run up again as a stopped one that owns it.
+    ///
+    /// * `bring_back` is called while the session is held, and not at all for a run that is at rest: nothing of it was removed.
+    /// * What `bring_back` did stays when the rest fails; asking again finishes it.
+    ///
+    /// # Errors
+    ///
+    /// * `Conflict` when the run is up, or something of it is still to be taken away.
+    /// * `SessionBusy` when its session has another run now.
+    /// * Those of `bring_back` and of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`settle`](Self::settle).
+    pub async fn restore<F: Future<Output = Result<Regained, Error>> + Send>(
+        &self,
+        run: &RunId,
+        bring_back: impl FnOnce() -> F + Send,
+    ) -> Result<RunView, Error> {
+        let record = restoring::restore(&self.0, run, bring_back).await?;
+        Ok(observe::view(&self.0, record).await)
+    }
+
     /// Brings to an end what dead processes left, and finds out what became of runs that ended unseen.
     ///
     /// # Errors
@@ -202,6 +226,15 @@ impl Launcher {
     /// May be dropped and called again.
     pub async fn recover(&self) -> Result<RecoveryReport, Error> {
         recovery::recover(&self.0).await
+    }
+
+    /// Lists what carries our mark and nobody remembers, for people; such things are left alone.
+    ///
+    /// # Errors
+    ///
+    /// When something could not be listed: then nobody knows all of it.
+    pub async fn strays(&self) -> Result<Vec<String>, Error> {
+        recovery::strays(&self.0).await
     }
 
     /// Cancels all launches under way and waits until each is rolled back.

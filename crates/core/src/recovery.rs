@@ -295,6 +295,16 @@ fn kept_of(record: &RunRecord) -> Option<(RunId, Kept)> {
     ))
 }
 
+/// Lists what carries our mark and is in no row; an incomplete list is an error.
+pub(crate) async fn strays(shared: &Shared) -> Result<Vec<String>, Error> {
+    let mut report = RecoveryReport::default();
+    find_strays(shared, &mut report).await?;
+    match report.unknown.into_iter().next() {
+        Some(error) => Err(Error::from(error)),
+        None => Ok(report.strays),
+    }
+}
+
 /// Lists what carries our mark and is in no row.
 async fn find_strays(shared: &Shared, report: &mut RecoveryReport) -> Result<(), Error> {
     let mut known: BTreeSet<AttemptId> = BTreeSet::new();

@@ -119,11 +119,17 @@ async fn settle(
         }
         // It was committed, so what it was before is forgotten; its workspace and its token are not.
         Some(record) if resumes == Some(true) => {
-            store.forget(attempt).await?;
+            if kept.is_empty() {
+                store.forget(attempt).await?;
+            } else {
+                // Its work was just brought back; it goes on to be owned.
+                store.rest(attempt).await?;
+            }
             store
                 .put(&RunRecord {
                     state: RunState::Interrupted,
                     problem,
+                    kept,
                     ..record
                 })
                 .await?;

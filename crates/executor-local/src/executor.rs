@@ -68,6 +68,14 @@ impl LocalExecutor {
         }
     }
 
+    pub(crate) fn logs(&self) -> &std::path::Path {
+        &self.logs
+    }
+
+    pub(crate) fn root(&self) -> &Root {
+        &self.root
+    }
+
     fn logs_of(&self, id: &InstanceId) -> PathBuf {
         self.logs.join(id.as_str())
     }

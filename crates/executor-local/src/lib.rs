@@ -4,8 +4,10 @@ mod executor;
 mod holder;
 mod instance_directory;
 mod life;
+mod old_logs;
 mod private_files;
 mod probe;
 mod service_manager;
 
 pub use executor::{LocalConfig, LocalExecutor};
+pub use old_logs::OldLogs;

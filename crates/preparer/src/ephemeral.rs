@@ -34,7 +34,8 @@ use crate::{
         id::FileId,
         marker::{self, Layout, MARKER, Marker},
         occupants,
-        trash::{self, Fate, Owner, Trash},
+        origin::Origin,
+        trash::{self, Owner, Trash},
     },
     git::{identity, repository::git_error, settings},
     naming, text,
@@ -422,8 +423,15 @@ fn undo(
     let Some(root) = trash::open_parent(&config.sessions, None)? else {
         return Ok(Undone::AlreadyGone);
     };
-    let fate = if others { Fate::Keep } else { Fate::Discard };
-    trash.take(&root, resource.name(), id, &owner, fate)?;
+    let origin = others.then(|| Origin {
+        key: KEY.to_owned(),
+        kind: KEY.to_owned(),
+        path: resource.path.clone(),
+        // It was read from such text, so it can be written.
+        resource: serde_json::to_string(resource).unwrap_or_default(),
+        ..Origin::new(&resource.run, resource.attempt, &resource.install, id)
+    });
+    trash.take(&root, resource.name(), id, &owner, origin.as_ref())?;
     trash.empty(&owner)?;
     Ok(Undone::REMOVED)
 }

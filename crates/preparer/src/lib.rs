@@ -9,6 +9,7 @@ mod include;
 mod naming;
 mod scratch;
 mod text;
+mod upkeep;
 mod worktree;
 
 pub use config::{
@@ -17,4 +18,5 @@ pub use config::{
 pub use ephemeral::EphemeralPreparer;
 pub use in_place::InPlacePreparer;
 pub use scratch::ScratchPreparer;
+pub use upkeep::{Emptied, Restored, Snapshot, Trashed, Upkeep, UpkeepConfig, WorkspacePlace};
 pub use worktree::WorktreePreparer;

@@ -53,6 +53,33 @@ impl FlockDirectory {
         }
     }
 
+    /// Lists the files of locks that nobody has; what a sweep removes. Blocks for no lock.
+    ///
+    /// # Errors
+    ///
+    /// When the directory of lock files cannot be read.
+    pub fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
+        let mut found = Vec::new();
+        for directory in [&self.sessions, &self.attempts] {
+            let failed = |error| files::failed("cannot list the locks in", directory, error);
+            for entry in std::fs::read_dir(directory).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                match File::open(&path) {
+                    // Given back at once; the file stays.
+                    Ok(file) => match file.try_lock() {
+                        Ok(()) => found.push(path),
+                        Err(TryLockError::WouldBlock) => {}
+                        Err(TryLockError::Error(error)) => return Err(failed(error)),
+                    },
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     fn path_of(&self, name: &LockName) -> Result<PathBuf, Error> {
         match name {
             LockName::Session(session) => Ok(self.sessions.join(disk_name(session))),

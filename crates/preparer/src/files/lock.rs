@@ -88,6 +88,41 @@ impl RepositoryLocks {
         })
     }
 
+    /// Removes the files of locks that nobody has, or lists them with `dry_run`.
+    pub(crate) fn sweep(&self, dry_run: bool) -> Result<Vec<PathBuf>, Error> {
+        let failed = |error| {
+            Error::io("failed to list the locks of repositories", error)
+                .with("path", self.directory.display())
+        };
+        let entries = match std::fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            // Whoever waits for a file that loses its name finds that out, and locks a new one.
+            match file.try_lock() {
+                Ok(()) => {
+                    if !dry_run {
+                        std::fs::remove_file(&path).map_err(failed)?;
+                    }
+                    found.push(path);
+                }
+                Err(std::fs::TryLockError::WouldBlock) => {}
+                Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     /// Waits for the lock of a repository, on a thread that may block.
     pub(crate) fn lock_blocking(&self, repository: FileId) -> Result<RepositoryLock, Error> {
         let turn = self.turn(repository).blocking_lock_owned();

@@ -1,10 +1,14 @@
 //! Files below directories that an agent may write: opened relative to a directory, no link followed, no mount crossed.
 
+#[cfg(test)]
+mod attacks;
 pub(crate) mod beneath;
+pub(crate) mod copy;
 pub(crate) mod id;
 pub(crate) mod lock;
 pub(crate) mod marker;
 pub(crate) mod occupants;
+pub(crate) mod origin;
 pub(crate) mod removal;
 pub(crate) mod trash;
 

@@ -34,7 +34,8 @@ use crate::{
         self, beneath,
         id::FileId,
         marker::{self, Layout, MARKER, Marker},
-        trash::{self, Fate, Trash},
+        origin::Origin,
+        trash::{self, Trash},
     },
     git::{identity, repository::git_error, settings},
     naming, text,
@@ -439,11 +440,14 @@ fn undo(
     if !losses.is_empty() && !options.force {
         return Ok(Undone::Kept(losses));
     }
-    let fate = if losses.is_empty() {
-        Fate::Discard
-    } else {
-        Fate::Keep
-    };
+    let origin = (!losses.is_empty()).then(|| Origin {
+        key: KEY.to_owned(),
+        kind: KEY.to_owned(),
+        path: resource.path.clone(),
+        // It was read from such text, so it can be written.
+        resource: serde_json::to_string(resource).unwrap_or_default(),
+        ..Origin::new(&resource.run, resource.attempt, &config.install, id)
+    });
     let parent = resource.path.parent().unwrap_or(&resource.path);
     let Some(parent) = trash::open_parent(parent, None)? else {
         return Ok(Undone::AlreadyGone);
@@ -453,7 +457,7 @@ fn undo(
         resource.path.file_name().unwrap_or_default(),
         id,
         &resource.owner(),
-        fate,
+        origin.as_ref(),
     )?;
     trash.empty(&resource.owner())?;
     // The tenant's directory goes when this was its only task.

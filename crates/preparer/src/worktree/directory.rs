@@ -19,7 +19,6 @@ use crate::{
         id::FileId,
         marker::{MARKER, Marker},
         removal,
-        trash::Fate,
     },
     git::remote::INTERMEDIATE,
     include::is_manifest,
@@ -132,9 +131,10 @@ pub(super) fn undo(
                 .with("path", root.display())
         })?;
         let name = path.file_name().unwrap_or_default();
+        let origin = resource.origin(found);
         shared
             .trash
-            .take(&root, name, found, &resource.owner(), Fate::Keep)?;
+            .take(&root, name, found, &resource.owner(), Some(&origin))?;
         return Ok(Undone::REMOVED);
     }
     drop_lists(&directory, resource)?;

@@ -10,7 +10,7 @@ mod maker;
 mod plan;
 mod refs;
 mod report;
-mod resource;
+pub(crate) mod resource;
 mod returning;
 mod shared;
 mod state;

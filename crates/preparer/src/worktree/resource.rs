@@ -12,7 +12,7 @@ use groundcrew_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    files::{id::FileId, trash::Owner},
+    files::{id::FileId, origin::Origin, trash::Owner},
     git::{admin, branch::Branch},
     naming,
 };
@@ -151,20 +151,25 @@ impl Resource {
     ///
     /// `Corrupt` when it is not one of ours, of an unknown version, or names another attempt than the record.
     pub(crate) fn of(record: &UndoRecord) -> Result<Self, Error> {
+        Self::read(&record.resource, &record.key, record.attempt)
+    }
+
+    /// Reads one, of that attempt.
+    pub(crate) fn read(text: &str, key: &str, attempt: AttemptId) -> Result<Self, Error> {
         let wrong = |why: String| {
             Error::new(
                 ErrorKind::Corrupt,
                 "an undo record of a worktree cannot be understood",
             )
-            .with("key", &record.key)
+            .with("key", key)
             .with_source(why)
         };
         let resource: Self =
-            serde_json::from_str(&record.resource).map_err(|error| wrong(error.to_string()))?;
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         if resource.version != VERSION {
             return Err(wrong(format!("version {}", resource.version)));
         }
-        if resource.attempt != record.attempt {
+        if resource.attempt != attempt {
             return Err(wrong(format!("it is of attempt {}", resource.attempt)));
         }
         Ok(resource)
@@ -233,6 +238,25 @@ impl Resource {
             base: self.part.base,
             mark,
             unique: self.part.unique_branch,
+        }
+    }
+
+    /// What is noted of it when it goes to the trash.
+    pub(crate) fn origin(&self, id: FileId) -> Origin {
+        let path = match self.kind {
+            Kind::Worktree | Kind::Clone => &self.part.tree,
+            Kind::Directory | Kind::Branch | Kind::Base => &self.directory,
+        };
+        Origin {
+            key: self.key(),
+            kind: self.kind.key().to_owned(),
+            path: path.clone(),
+            repository: Some(self.part.common.clone()),
+            branch: Some(self.part.branch.clone()),
+            base: Some(self.part.base.to_string()),
+            // It was read from such text, so it can be written.
+            resource: serde_json::to_string(self).unwrap_or_default(),
+            ..Origin::new(&self.run, self.attempt, &self.install, id)
         }
     }
 

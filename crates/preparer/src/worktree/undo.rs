@@ -19,7 +19,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    files::{beneath, id::FileId, marker::Marker, trash::Fate},
+    files::{beneath, id::FileId, marker::Marker, origin::Origin},
     git::{admin, pack, repository::open_common, snapshot::Saved},
     text,
 };
@@ -237,7 +237,7 @@ fn undo_tree(
     options: UndoOptions,
     parent: Option<OwnedFd>,
 ) -> Result<Undone, Error> {
-    let discarded = shared.trash.holds(&resource.owner(), Fate::Discard)?;
+    let discarded = shared.trash.holds_discarded(&resource.owner())?;
     let place = place(resource, known, parent)?;
     let look = look_at(shared, resource, &place, options.occasion);
     let present = match place {
@@ -300,18 +300,28 @@ fn undo_tree(
         .found
         .as_ref()
         .is_some_and(|found| !found.ignored.is_empty());
-    let fate = if saves || ignored {
-        Fate::Keep
-    } else {
-        Fate::Discard
-    };
     if let Some(present) = &present {
+        let origin = (saves || ignored).then(|| Origin {
+            tip: look.tip.map(|tip| tip.to_string()),
+            head: Some(look.head.to_string()),
+            snapshot: snapshot.clone(),
+            ..resource.origin(present.id)
+        });
+        if let (Some(_), Some(entry), Kind::Worktree) = (&origin, &look.entry, resource.kind)
+            && let Err(error) = shared.trash.copy_entry(&resource.owner(), entry)
+        {
+            // The index, an unfinished operation and the repositories of submodules are only there.
+            let why = groundcrew_core::error::Chain(&error).to_string();
+            let mut losses = look.losses;
+            losses.push(text::single("unreadable", why));
+            return Ok(Undone::Kept(losses));
+        }
         shared.trash.take(
             &present.parent,
             &present.name,
             present.id,
             &resource.owner(),
-            fate,
+            origin.as_ref(),
         )?;
     }
     drop_entry(shared, resource)?;
@@ -344,7 +354,7 @@ fn without_repository(
         &present.name,
         present.id,
         &resource.owner(),
-        Fate::Keep,
+        Some(&resource.origin(present.id)),
     )?;
     Ok(Undone::REMOVED)
 }

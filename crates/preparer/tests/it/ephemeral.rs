@@ -95,8 +95,23 @@ impl Sessions {
         self.preparer().undo(&made.record, options).await.unwrap()
     }
 
+    /// Trees that are kept in the trash; each has a record of where it came from beside it.
+    fn kept(&self) -> Vec<std::path::PathBuf> {
+        let Ok(entries) = fs::read_dir(self.root.path().join("trash")) else {
+            return Vec::new();
+        };
+        let names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        let kept = names.iter().filter_map(|path| {
+            let tree = path.to_str().unwrap().strip_suffix("-kept")?;
+            let origin = std::path::PathBuf::from(format!("{tree}-origin"));
+            assert!(names.contains(&origin), "{names:?}");
+            Some(path.clone())
+        });
+        kept.collect()
+    }
+
     fn trashed(&self) -> usize {
-        fs::read_dir(self.root.path().join("trash")).map_or(0, Iterator::count)
+        self.kept().len()
     }
 }
 
@@ -129,9 +144,8 @@ async fn k36_a_session_has_a_directory_of_its_own_that_goes_when_it_is_closed() 
         assert!(!workspace.path.exists());
         assert_eq!(sessions.trashed(), count + 1);
     }
-    let kept = fs::read_dir(sessions.root.path().join("trash")).unwrap();
-    for entry in kept {
-        assert!(entry.unwrap().path().join("notes").is_file());
+    for tree in sessions.kept() {
+        assert!(tree.join("notes").is_file());
     }
 }
 

@@ -159,3 +159,79 @@ async fn f067_f070_needs_strace_a_fetch_or_a_clone_that_git_breaks_off_leaves_no
         sweep_beside(subcommand, "openat:error=EMFILE", ERROR_STEP).await;
     }
 }
+
+/// Ends or fails git at some of its system calls while it makes two worktrees of two repositories.
+async fn sweep_several(subcommand: &str, fault: &str, step: usize, most: usize) {
+    for point in (1..most).step_by(step) {
+        let mut fixture = Fixture::new();
+        let second = fixture.path().join("second");
+        let first = fixture.repository.to_str().unwrap();
+        git(
+            &fixture.path(),
+            &["clone", "-q", first, second.to_str().unwrap()],
+        );
+        let before = fixture.fingerprint();
+        let state = || {
+            let refs = git(&second, &["for-each-ref"]);
+            (refs, git(&second, &["worktree", "list", "--porcelain"]))
+        };
+        let before_second = state();
+        wrapper(
+            &mut fixture,
+            subcommand,
+            &format!(
+                "exec strace -f -o /dev/null -e trace=read,write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} git \"$@\""
+            ),
+        );
+        let request = request(WorkspaceRequest::Worktree(vec![
+            fixture.spec(),
+            RepositorySpec::new(&second),
+        ]));
+        let mut launch = fixture.launch_with(&request, Recorder::default()).await;
+        let what = format!("several: {subcommand} {fault} {point}");
+        if launch.result.is_ok() {
+            for part in &launch.workspace().repositories {
+                assert_eq!(git(&part.path, &["status", "--porcelain"]), "", "{what}");
+            }
+        }
+        // As after a crash that lost what was noted last.
+        if point % 2 == 0 {
+            launch.identities.clear();
+        }
+        assert_undone(&fixture, &launch, &what).await;
+        fixture.assert_same(&before, &what);
+        assert_eq!(state(), before_second, "{what}");
+        if launch.result.is_ok() && fault.contains("SIGKILL") {
+            assert!(point > 10, "{what}: nothing was injected");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f067_needs_strace_git_killed_between_two_repositories_leaves_nothing_in_either() {
+    if !can_trace() {
+        return;
+    }
+    let kill = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
+    for subcommand in ["update-ref", "add", "read-tree"] {
+        sweep_several(subcommand, kill, 3 * KILL_STEP, 400).await;
+    }
+}
+
+#[tokio::test]
+async fn f049_f070_needs_strace_git_that_meets_eio_or_eacces_leaves_nothing_in_either_repository() {
+    if !can_trace() {
+        return;
+    }
+    for subcommand in ["update-ref", "add", "read-tree"] {
+        for fault in [
+            "read:error=EIO",
+            "write:error=EIO",
+            "openat:error=EACCES",
+            "rename,mkdir,link,unlink,rmdir:error=EACCES",
+        ] {
+            sweep_several(subcommand, fault, ERROR_STEP, 50).await;
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod including;
 mod keeping;
 mod making;
 mod owning;
+mod restoring;
 mod running;
 mod several;
 mod starting;
