@@ -46,12 +46,12 @@ pub(crate) struct Config {
     /// Scripts that clear it up.
     pub teardown: Vec<Configured>,
     /// The program that is asked for secrets which nothing else knows.
-    pub secret_helper: Option<Helper>,
+    pub secret_helper: Option<HelperCommand>,
 }
 
 /// A program that reveals secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Helper {
+pub(crate) struct HelperCommand {
     /// Its arguments, the program's absolute path first.
     pub argv: Vec<OsString>,
     /// How long it may take.
@@ -73,12 +73,12 @@ struct File {
 #[serde(deny_unknown_fields, default)]
 struct Secrets {
     variables: BTreeMap<SecretRef, String>,
-    helper: Option<WrittenHelper>,
+    helper: Option<WrittenCommand>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenHelper {
+struct WrittenCommand {
     command: Vec<String>,
     #[serde(default)]
     seconds: Option<u32>,
@@ -239,16 +239,16 @@ fn secret_variables(
 }
 
 fn secret_helper(
-    written: WrittenHelper,
+    written: WrittenCommand,
     base: &Path,
     home: Option<&Path>,
-) -> Result<Helper, Error> {
+) -> Result<HelperCommand, Error> {
     let mut words = written.command.into_iter();
     let program = words.next().unwrap_or_default();
     // What a helper is, is checked where it is made; its program may be written as every path here.
     let program = absolute(OsStr::new(&program), base, home)
         .map_err(|error| error.with("setting", "secrets.helper.command"))?;
-    Ok(Helper {
+    Ok(HelperCommand {
         argv: [program.into_os_string()]
             .into_iter()
             .chain(words.map(OsString::from))

@@ -3,7 +3,7 @@
 mod chain;
 mod deadline;
 mod environment;
-mod helper;
+mod helper_command;
 mod memory;
 mod runtime;
 mod sealed;
@@ -13,7 +13,7 @@ mod words;
 pub use chain::SecretChain;
 pub use deadline::SecretDeadline;
 pub use environment::EnvironmentSecrets;
-pub use helper::{HelperConfig, HelperSecrets, NOT_KNOWN};
+pub use helper_command::{HelperConfig, HelperSecrets, NOT_KNOWN};
 pub use memory::MemorySecrets;
 pub use sealed::{
     KEY_BYTES, MasterKey, STORE_MAX, SealedConfig, SealedSecrets, SecretEntry, Stored, WritePoints,

@@ -14,7 +14,7 @@ mod damage;
 mod deadline;
 mod disk;
 mod environment;
-mod helper;
+mod helper_command;
 mod keys;
 mod processes;
 mod rotation;

@@ -202,7 +202,7 @@ async fn k28_k29_a_managed_cache_is_one_path_for_everything_in_the_instance() {
     let record = process
         .ticket(LaunchRequest {
             environment: vec![
-                inherited("GOCACHE", "/home/user/go"),
+                inherited("GOCACHE", "/the/callers/own"),
                 Definition::literal(key("GOCACHE"), "/asked/for", Tier::Request, "--env"),
             ],
             caches: vec![cache("/state/caches/go")],

@@ -1,3 +1,5 @@
+//! What the format keeps apart, and what it refuses.
+
 use groundcrew_core::{id::TenantId, secret::SecretRef};
 
 use super::*;
