@@ -361,6 +361,7 @@ fn under(ground: &Ground, words: &[&str], calls: &str, fault: &str, point: usize
     outcome.code
 }
 
+#[expect(clippy::print_stderr, reason = "what a test skips must be seen")]
 fn can_trace(ground: &Ground) -> bool {
     let able = under(ground, &["--version"], "write", "signal=SIGCONT", 1) == Some(0);
     if !able {

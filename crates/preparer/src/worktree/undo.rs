@@ -300,8 +300,11 @@ fn undo_tree(
         .found
         .as_ref()
         .is_some_and(|found| !found.ignored.is_empty());
+    // What is brought back is brought back whole.
+    let keeps =
+        saves || ignored || options.force && is_kept_with_others(shared, resource, options)?;
     if let Some(present) = &present {
-        let origin = (saves || ignored).then(|| Origin {
+        let origin = keeps.then(|| Origin {
             tip: look.tip.map(|tip| tip.to_string()),
             head: Some(look.head.to_string()),
             snapshot: snapshot.clone(),
@@ -408,6 +411,21 @@ fn kept_beside(
     Ok(text::finding("beside", &kept, |name| {
         name.display().to_string()
     }))
+}
+
+/// Tells whether another part of the workspace is in the trash, or will be.
+fn is_kept_with_others(
+    shared: &Shared,
+    resource: &Resource,
+    options: UndoOptions,
+) -> Result<bool, Error> {
+    for part in &resource.others {
+        let other = resource.of_other(part).owner();
+        if FileId::of(&shared.trash.path_of(&other))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(kept_beside(shared, resource, options)?.is_some())
 }
 
 /// Removes the entry of the worktree from the repository; a clone has none.

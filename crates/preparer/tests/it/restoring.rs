@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 use groundcrew_core::{
     error::ErrorKind,
     undo::Undone,
-    workspace::{CloneObjects, WorkspaceRequest},
+    workspace::{CloneObjects, RepositorySpec, WorkspaceRequest},
 };
 use groundcrew_preparer::{Upkeep, UpkeepConfig};
 
@@ -362,6 +362,52 @@ async fn private_clones_come_back_and_so_does_what_holds_their_start_point() {
         assert!(has_base());
         assert_eq!(seen(launch.tree()), before);
         git(launch.tree(), &["fsck", "--full"]);
+    }
+}
+
+#[tokio::test]
+async fn c28_a_workspace_of_several_repositories_comes_back_whole() {
+    for dirty in [0, 1] {
+        let fixture = Fixture::new();
+        let second = fixture.path().join("second");
+        let first = fixture.repository.to_str().unwrap();
+        git(
+            &fixture.path(),
+            &["clone", "-q", first, second.to_str().unwrap()],
+        );
+        let request = request(WorkspaceRequest::Worktree(vec![
+            fixture.spec(),
+            RepositorySpec::new(&second),
+        ]));
+        let launch = fixture.launch_with(&request, Recorder::default()).await;
+        launch.result.as_ref().unwrap();
+        let trees: Vec<_> = launch
+            .workspace()
+            .repositories
+            .iter()
+            .map(|part| part.path.clone())
+            .collect();
+        work(&trees[dirty]);
+        write(launch.tree().join("beside"), "x\n");
+        let before: Vec<_> = trees.iter().map(|tree| seen(tree)).collect();
+        fixture.undo(&launch, FORCE).await;
+        assert!(!launch.tree().exists());
+        let upkeep = upkeep(&fixture);
+        let restored = upkeep.restore(&launch.run, None).await.unwrap();
+        assert_eq!(restored.places, trees);
+        assert_eq!(restored.branches.len(), 2);
+        let after: Vec<_> = trees.iter().map(|tree| seen(tree)).collect();
+        assert_eq!(after, before);
+        assert!(launch.tree().join("beside").is_file());
+        assert_eq!(
+            restored.regained.owned.len(),
+            launch.contribution.resources.len()
+        );
+        upkeep.restore(&launch.run, None).await.unwrap();
+        assert_eq!(upkeep.settle(&launch.run).await.unwrap(), 3);
+        reopen(&fixture.preparer(), launch.workspace())
+            .await
+            .unwrap();
     }
 }
 
