@@ -361,21 +361,9 @@ fn under(ground: &Ground, words: &[&str], calls: &str, fault: &str, point: usize
     outcome.code
 }
 
-#[expect(clippy::print_stderr, reason = "what a test skips must be seen")]
-fn can_trace(ground: &Ground) -> bool {
-    let able = under(ground, &["--version"], "write", "signal=SIGCONT", 1) == Some(0);
-    if !able {
-        eprintln!("skipped: this machine has no strace, or may not use it");
-    }
-    able
-}
-
 #[test]
 fn c01_needs_strace_a_restore_that_is_killed_anywhere_is_finished_by_the_next() {
     let ground = Ground::new();
-    if !can_trace(&ground) {
-        return;
-    }
     let repository = ground.repository("r");
     let mut killed = 0;
     for point in (1..400).step_by(STEP) {
@@ -401,9 +389,6 @@ fn c01_needs_strace_a_restore_that_is_killed_anywhere_is_finished_by_the_next() 
 /// Leaves work, and has its removal by force go wrong; whatever it came to, the work is there or comes back.
 fn removal_survives(calls: &str, fault: &str, most: usize) {
     let ground = Ground::new();
-    if !can_trace(&ground) {
-        return;
-    }
     let repository = ground.repository("r");
     let mut failed = 0;
     for point in (1..most).step_by(STEP) {

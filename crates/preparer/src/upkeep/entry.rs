@@ -17,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Inner, things::Thing};
+use super::{shared::Inner, things::Thing};
 use crate::{
     files::{beneath, copy, id::FileId, origin::Origin, removal},
     git::{

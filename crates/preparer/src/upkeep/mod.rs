@@ -6,6 +6,7 @@ mod entry;
 mod places;
 mod regained;
 mod restore;
+mod shared;
 mod snapshots;
 mod things;
 
@@ -16,12 +17,14 @@ use std::{
 };
 
 use groundcrew_core::{
-    Regained,
     error::{Chain, Error, ErrorKind},
-    id::{InstallId, RunId},
+    id::RunId,
 };
 
-pub use self::{places::WorkspacePlace, snapshots::Snapshot};
+use self::shared::Inner;
+pub use self::{
+    places::WorkspacePlace, restore::Restored, shared::UpkeepConfig, snapshots::Snapshot,
+};
 use crate::files::{
     self,
     lock::RepositoryLocks,
@@ -29,33 +32,9 @@ use crate::files::{
     trash::{Item, Trash},
 };
 
-/// Where everything is that outlives runs.
-#[derive(Clone, Debug)]
-pub struct UpkeepConfig {
-    /// The directory of all worktrees and clones.
-    pub worktrees: PathBuf,
-    /// The directory of all tasks.
-    pub tasks: PathBuf,
-    /// The directory of all sessions' directories.
-    pub sessions: PathBuf,
-    /// The trash.
-    pub trash: PathBuf,
-    /// The directory of lock files.
-    pub locks: PathBuf,
-    /// The installation.
-    pub install: InstallId,
-}
-
 /// Looks after what outlives runs.
 #[derive(Clone, Debug)]
 pub struct Upkeep(Arc<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    config: UpkeepConfig,
-    trash: Trash,
-    locks: RepositoryLocks,
-}
 
 /// Something in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,21 +72,6 @@ pub struct Emptied {
     pub removed: Vec<Trashed>,
     /// What was not, and why.
     pub kept: Vec<(Trashed, String)>,
-}
-
-/// What was brought back.
-#[derive(Clone, Debug)]
-pub struct Restored {
-    /// The run.
-    pub run: RunId,
-    /// Where its work is now.
-    pub places: Vec<PathBuf>,
-    /// The branches that are there again.
-    pub branches: Vec<String>,
-    /// What a person should know.
-    pub notes: Vec<String>,
-    /// What the run owns again; nothing if the work was brought to another place.
-    pub regained: Regained,
 }
 
 impl Upkeep {

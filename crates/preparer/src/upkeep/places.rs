@@ -11,7 +11,7 @@ use groundcrew_core::{
 };
 use rustix::io::Errno;
 
-use super::UpkeepConfig;
+use super::shared::UpkeepConfig;
 use crate::files::{beneath, id::FileId, marker::Layout, marker::Marker, removal};
 
 /// A directory of a workspace.

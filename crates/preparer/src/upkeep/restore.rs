@@ -3,7 +3,10 @@
 //! Everything is checked first; then each step finds out whether it was done already, so that one that died is finished by
 //! doing it again. Nothing that exists is replaced.
 
-use std::{os::fd::OwnedFd, path::Path};
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
 
 use git2::{ErrorCode, Repository, build::CheckoutBuilder};
 use groundcrew_core::{
@@ -14,8 +17,9 @@ use groundcrew_core::{
 use rustix::io::Errno;
 
 use super::{
-    Inner, Restored, entry,
+    entry,
     regained::regained,
+    shared::Inner,
     things::{Thing, check, check_directory, check_place, nothing, things, tip},
 };
 use crate::{
@@ -31,6 +35,21 @@ use crate::{
     },
     worktree::resource::{Kind, Resource},
 };
+
+/// What was brought back.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// The run.
+    pub run: RunId,
+    /// Where its work is now.
+    pub places: Vec<PathBuf>,
+    /// The branches that are there again.
+    pub branches: Vec<String>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+    /// What the run owns again; nothing if the work was brought to another place.
+    pub regained: Regained,
+}
 
 /// Brings a run back.
 pub(super) fn restore(inner: &Inner, run: &RunId, to: Option<&Path>) -> Result<Restored, Error> {

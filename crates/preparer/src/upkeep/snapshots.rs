@@ -8,7 +8,7 @@ use std::{
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::error::{Error, ErrorKind};
 
-use super::Inner;
+use super::shared::Inner;
 use crate::{
     files::id::FileId,
     git::repository::{discover, git_error, open_common},

@@ -12,7 +12,7 @@ use groundcrew_core::{
 };
 use rustix::io::Errno;
 
-use super::Inner;
+use super::shared::Inner;
 use crate::{
     files::{
         beneath,

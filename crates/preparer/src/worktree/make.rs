@@ -181,8 +181,7 @@ async fn add(maker: &Maker<'_>, held: &OwnedFd) -> Result<(), Error> {
         }
         let error = failure("failed to add the worktree", &output)
             .with("repository", maker.resource.part.common.display());
-        // Somebody else's git is just making a worktree of this repository, and ours tripped over it.
-        if last == 0 || !output.stderr.windows(9).any(|word| word == b"commondir") {
+        if last == 0 || !was_tripped(&output.stderr) {
             return Err(error);
         }
         tokio::time::sleep(pause).await;
@@ -197,6 +196,15 @@ async fn add(maker: &Maker<'_>, held: &OwnedFd) -> Result<(), Error> {
         ErrorKind::Unexpected,
         "failed to add the worktree",
     ))
+}
+
+/// Tells whether git tripped over what another git did in the same moment.
+///
+/// * One that makes a worktree of the same repository has an entry that is not whole yet: `commondir` is missing.
+/// * One that cleans up takes our own entry for a broken one before it is whole, and what git writes into it has no directory.
+fn was_tripped(stderr: &[u8]) -> bool {
+    let holds = |word: &[u8]| stderr.windows(word.len()).any(|found| found == word);
+    holds(b"commondir") || (holds(b"worktrees/") && holds(b"No such file or directory"))
 }
 
 /// Finds the new entry by our mark, and points its `HEAD` to the branch.
