@@ -124,6 +124,20 @@ pub struct AgentSpec {
     pub stop: Option<StopOrder>,
 }
 
+impl AgentSpec {
+    /// Asks for an agent with pipes, without input, and without an end in time; the other fields are set where they are wanted.
+    pub fn new(program: impl Into<AgentProgram>) -> Self {
+        Self {
+            program: program.into(),
+            stdio: StdioKind::Pipes,
+            stdin: StdinPolicy::Empty,
+            time_limit: None,
+            idle_limit: None,
+            stop: None,
+        }
+    }
+}
+
 /// What is run as the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentProgram {
