@@ -26,3 +26,4 @@ mod state_directory;
 mod streams;
 mod terminal;
 mod variables;
+mod workspaces;

@@ -116,21 +116,51 @@ impl Verb {
     }
 }
 
+/// Kinds of workspaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// A git worktree of each repository, on a branch of its own.
+    Worktree,
+    /// A private clone of each repository; its branch is brought back when the run is closed.
+    Clone,
+    /// The directory itself, as it is.
+    InPlace,
+    /// A directory of the task's own, which stays.
+    Scratch,
+    /// A directory of the session's own, which goes when the run is closed.
+    Ephemeral,
+}
+
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
     /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
     pub executor: Option<ExecutorName>,
-    /// Repository, or a directory in it [default: the current directory].
+    /// Kind of the workspace [default: `worktree` inside a repository, else `scratch`].
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub workspace: Option<Kind>,
+    /// Repository, or a directory in it [default: the current directory]. May be repeated.
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
-    pub repo: Option<OsString>,
+    pub repo: Vec<OsString>,
     /// Commit, tag or branch that the new branch starts from [default: HEAD].
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
     /// Name of the new branch [default: groundcrew/ and the title].
     #[arg(long, value_name = "NAME")]
     pub branch: Option<String>,
+    /// How the new branch is named: `{title}`, `{title_full}`, `{task}`, `{ticket}` and `{suffix}` are filled in.
+    #[arg(long, value_name = "TEMPLATE", conflicts_with = "branch")]
+    pub branch_template: Option<String>,
+    /// What `{ticket}` stands for in a branch template.
+    #[arg(long, value_name = "TEXT")]
+    pub ticket: Option<String>,
+    /// Look for the start point on its remote first; never asks for a password, and gives up after 30 s.
+    #[arg(long)]
+    pub fetch: bool,
+    /// Let a clone read the objects of its repository instead of copying them.
+    #[arg(long)]
+    pub share_objects: bool,
     /// Words that say what the run is for.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,

@@ -18,8 +18,8 @@ use groundcrew_core::{
 };
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_preparer::{
-    GitProgram, InPlacePreparer, ScratchConfig, ScratchPreparer, UserGitConfig, WorktreeConfig,
-    WorktreePreparer,
+    EphemeralConfig, EphemeralPreparer, GitProgram, InPlacePreparer, ScratchConfig,
+    ScratchPreparer, Transport, UserGitConfig, WorktreeConfig, WorktreePreparer,
 };
 use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
 use groundcrew_state::StateDirectory;
@@ -163,11 +163,22 @@ impl Context {
                     .to_owned(),
             ),
             user: self.user_git_config(),
+            template: None,
+            transport: self.transport(),
+        })?);
+        let ephemeral: Arc<dyn Preparer> = Arc::new(EphemeralPreparer::new(EphemeralConfig {
+            sessions: state.quick_chat(),
+            trash: state.trash(),
+            install: state.install().clone(),
+            user: self.user_git_config(),
         })?);
         let mut registry = Registry::new();
         let own = [
-            ("local", [in_place, Arc::clone(&scratch)]),
-            ("worktree", [worktree, scratch]),
+            (
+                "local",
+                [in_place, Arc::clone(&scratch), Arc::clone(&ephemeral)],
+            ),
+            ("worktree", [worktree, scratch, ephemeral]),
         ];
         for (name, preparers) in own {
             registry.register(Registration {
@@ -180,6 +191,34 @@ impl Context {
             registry.register(registration.clone())?;
         }
         Ok(registry)
+    }
+
+    /// Returns what of the caller's environment git needs for reaching remotes.
+    fn transport(&self) -> Transport {
+        let names = [
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SSH_AUTH_SOCK",
+            "XDG_CONFIG_HOME",
+            "XDG_RUNTIME_DIR",
+            "http_proxy",
+            "https_proxy",
+            "all_proxy",
+            "no_proxy",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "NO_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ];
+        let variables = names.into_iter().filter_map(|name| {
+            let value = self.surroundings.variable(name)?;
+            Some((name.into(), value.to_owned()))
+        });
+        Transport {
+            variables: variables.collect(),
+        }
     }
 
     /// Finds the user's git configuration where git looks for it.

@@ -9,12 +9,12 @@ use groundcrew_core::{
     process::{Lease, StdinPolicy, StdioKind},
     request::{AgentProgram, AgentSpec, LaunchIntent, LaunchRequest, Mode, ProfiledAgent},
     store::RunRecord,
-    workspace::{RepositorySpec, WorkspaceRequest},
+    workspace::{CloneObjects, FetchSpec, RepositorySpec, WorkspaceRequest},
 };
 
 use crate::{
     agent,
-    args::{CommandArgs, Format, PlaceArgs, ResumeArgs, RunArgs},
+    args::{CommandArgs, Format, Kind, PlaceArgs, ResumeArgs, RunArgs},
     config::Config,
     failing::Failing,
     follow::Inward,
@@ -135,82 +135,133 @@ struct Place {
 
 fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing> {
     let here = &surroundings.directory;
-    let named = args
-        .repo
-        .as_deref()
-        .map(|repo| absolute(repo, here, surroundings.home()))
-        .transpose()?;
-    let found = || repository_of(here).map(|_| here.clone());
+    let mut named = Vec::new();
+    for repo in &args.repo {
+        named.push(absolute(repo, here, surroundings.home())?);
+    }
     let local = args
         .executor
         .as_ref()
         .is_some_and(|name| name.as_str() == LOCAL);
-    let repository: Option<PathBuf> = match named.clone() {
-        Some(path) => Some(path),
-        None if local => None,
-        None => found(),
+    let inside = repository_of(here).is_some();
+    let kind = args.workspace.unwrap_or(match (local, &named[..]) {
+        (true, []) => Kind::Scratch,
+        (true, _) => Kind::InPlace,
+        (false, []) if !inside => Kind::Scratch,
+        (false, _) => Kind::Worktree,
+    });
+    let of_git = matches!(kind, Kind::Worktree | Kind::Clone);
+    let repositories: Vec<PathBuf> = match (kind, named) {
+        (Kind::Scratch | Kind::Ephemeral, named) if !named.is_empty() => {
+            return Err(Failing::usage(
+                "--repo has no meaning for a directory of the task's or the session's own",
+            ));
+        }
+        (Kind::InPlace, named) if named.len() > 1 => {
+            return Err(Failing::usage(
+                "a workspace in place is one directory; several take `worktree` or `clone`",
+            ));
+        }
+        (_, named) if !named.is_empty() => {
+            for path in &named {
+                readable(path)?;
+            }
+            named
+        }
+        (Kind::InPlace, _) => vec![here.clone()],
+        _ if of_git && inside => vec![here.clone()],
+        _ => Vec::new(),
     };
-    let default = if repository.is_some() {
-        WORKTREE
-    } else {
-        LOCAL
-    };
+    if !of_git || repositories.is_empty() {
+        meaningless(args, kind, local)?;
+    }
+    let default = if of_git { WORKTREE } else { LOCAL };
     let executor = match &args.executor {
         Some(name) => name.clone(),
         None => ExecutorName::new(default)?,
     };
-    if let Some(path) = repository.filter(|_| !local) {
-        if named.is_some() {
-            readable(&path)?;
-        }
-        let workspace = WorkspaceRequest::Worktree(RepositorySpec {
-            path,
-            base: args.base.clone(),
-            branch: args.branch.clone(),
-        });
-        return Ok(Place {
-            executor,
-            workspace,
-            task: None,
-            tenant: None,
-        });
-    }
-    for (flag, value) in [("--base", &args.base), ("--branch", &args.branch)] {
-        if value.is_some() {
-            let why = if local {
-                "has no meaning for the executor `local`, which makes no branch; use `worktree`"
+    let workspace = match (kind, repositories) {
+        (Kind::InPlace, paths) => WorkspaceRequest::InPlace {
+            path: paths.into_iter().next().unwrap_or_else(|| here.clone()),
+        },
+        (Kind::Ephemeral, _) => WorkspaceRequest::Ephemeral,
+        (Kind::Worktree | Kind::Clone, paths) if !paths.is_empty() => {
+            let specs = paths.into_iter().map(|path| spec(args, path)).collect();
+            if kind == Kind::Worktree {
+                WorkspaceRequest::Worktree(specs)
             } else {
-                "needs a repository; name one with --repo"
-            };
-            return Err(Failing::usage(format!("{flag} {why}")));
+                WorkspaceRequest::Clone {
+                    repositories: specs,
+                    objects: if args.share_objects {
+                        CloneObjects::Shared
+                    } else {
+                        CloneObjects::Copied
+                    },
+                }
+            }
         }
-    }
-    if let Some(path) = named {
-        readable(&path)?;
-        let workspace = WorkspaceRequest::InPlace { path };
-        return Ok(Place {
-            executor,
-            workspace,
-            task: None,
-            tenant: None,
-        });
-    }
-    // A directory of the task's own: it survives the run, and a session finds its own again.
-    let task = match &args.session {
-        Some(session) => TaskId::new(session.as_str())?,
-        None => TaskId::new(RunId::generate()?.as_str())?,
-    };
-    let tenant = TenantId::new(TENANT)?;
-    let workspace = WorkspaceRequest::Scratch {
-        tenant: tenant.clone(),
-        task: task.clone(),
+        // Without a repository a worktree or a clone is a directory of the task's own as well.
+        _ => {
+            // It survives the run, and a session finds its own again.
+            let task = match &args.session {
+                Some(session) => TaskId::new(session.as_str())?,
+                None => TaskId::new(RunId::generate()?.as_str())?,
+            };
+            let tenant = TenantId::new(TENANT)?;
+            return Ok(Place {
+                executor,
+                workspace: WorkspaceRequest::Scratch {
+                    tenant: tenant.clone(),
+                    task: task.clone(),
+                },
+                task: Some(task),
+                tenant: Some(tenant),
+            });
+        }
     };
     Ok(Place {
         executor,
         workspace,
-        task: Some(task),
-        tenant: Some(tenant),
+        task: None,
+        tenant: None,
     })
+}
+
+/// Makes what is asked of one repository.
+fn spec(args: &PlaceArgs, path: PathBuf) -> RepositorySpec {
+    RepositorySpec {
+        base: args.base.clone(),
+        branch: args.branch.clone(),
+        template: args.branch_template.clone(),
+        ticket: args.ticket.clone(),
+        fetch: args.fetch.then(FetchSpec::default),
+        ..RepositorySpec::new(path)
+    }
+}
+
+/// Refuses flags about branches where none is made.
+fn meaningless(args: &PlaceArgs, kind: Kind, local: bool) -> Result<(), Failing> {
+    for (flag, said) in [
+        ("--base", args.base.is_some()),
+        ("--branch", args.branch.is_some()),
+        ("--branch-template", args.branch_template.is_some()),
+        ("--ticket", args.ticket.is_some()),
+        ("--fetch", args.fetch),
+        ("--share-objects", args.share_objects),
+    ] {
+        if !said {
+            continue;
+        }
+        let why = if args.workspace.is_some() && !matches!(kind, Kind::Worktree | Kind::Clone) {
+            "has no meaning for a workspace without a branch; use `worktree` or `clone`"
+        } else if local {
+            "has no meaning for the executor `local`, which makes no branch; use `worktree`"
+        } else {
+            "needs a repository; name one with --repo"
+        };
+        return Err(Failing::usage(format!("{flag} {why}")));
+    }
+    Ok(())
 }
 
 /// Checks that a directory that was named is there.

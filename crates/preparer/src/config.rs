@@ -26,7 +26,14 @@ pub struct UserGitConfig {
     pub global: Option<PathBuf>,
 }
 
-/// Where worktrees are made, and with what.
+/// What the user has for reaching remotes; used for fetching a start point, and for nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transport {
+    /// Variables such as `HOME`, `SSH_AUTH_SOCK` and those of proxies; none of git's own.
+    pub variables: Vec<(OsString, OsString)>,
+}
+
+/// Where worktrees and private clones are made, and with what.
 #[derive(Clone, Debug)]
 pub struct WorktreeConfig {
     /// The directory of all task directories; made with mode 0700 when it is missing.
@@ -41,6 +48,10 @@ pub struct WorktreeConfig {
     pub git: GitProgram,
     /// The user's git configuration.
     pub user: UserGitConfig,
+    /// How branches are named if a request does not say; `groundcrew/{title}-{suffix}` if nothing is said here either.
+    pub template: Option<String>,
+    /// How remotes are reached.
+    pub transport: Transport,
 }
 
 /// Where directories of tasks are made.
@@ -49,6 +60,19 @@ pub struct ScratchConfig {
     /// The directory of all tenants' directories; made with mode 0700 when it is missing.
     pub tasks: PathBuf,
     /// Where removed directories go first; on the same filesystem as `tasks`.
+    pub trash: PathBuf,
+    /// The installation: the mark on what is made.
+    pub install: InstallId,
+    /// The user's git configuration.
+    pub user: UserGitConfig,
+}
+
+/// Where directories of sessions are made.
+#[derive(Clone, Debug)]
+pub struct EphemeralConfig {
+    /// The directory of all sessions' directories; made with mode 0700 when it is missing.
+    pub sessions: PathBuf,
+    /// Where removed directories go first; on the same filesystem as `sessions`.
     pub trash: PathBuf,
     /// The installation: the mark on what is made.
     pub install: InstallId,

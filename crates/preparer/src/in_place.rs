@@ -84,6 +84,7 @@ impl Preparer for InPlacePreparer {
                 branch: None,
                 base: None,
                 owned: false,
+                repositories: Vec::new(),
             }),
             ..Contribution::default()
         }))

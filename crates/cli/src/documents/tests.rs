@@ -35,6 +35,7 @@ fn record() -> RunRecord {
             branch: Some("groundcrew/x".into()),
             base: Some("b0".into()),
             owned: true,
+            repositories: Vec::new(),
         }),
         lease: Lease::After(Duration::from_secs(90)),
         created_ms: 0,

@@ -65,7 +65,7 @@ fn k44_the_place_decides_where_nothing_is_said() {
     let WorkspaceRequest::Worktree(spec) = &request.workspace else {
         panic!("{:?}", request.workspace)
     };
-    assert_eq!((&spec.path, &spec.base), (&inside, &None));
+    assert_eq!(spec, &[RepositorySpec::new(&inside)]);
 
     let outside = tempfile::tempdir().unwrap();
     let request = made(&[], &at(outside.path(), NONE)).unwrap();
@@ -98,6 +98,82 @@ fn a_checkout_is_used_as_it_is_only_when_it_is_named() {
             path: repository.path().to_owned()
         }
     );
+}
+
+#[test]
+fn k36_k43_k44_the_kind_of_a_workspace_can_be_named() {
+    let repository = repository();
+    let here = at(repository.path(), NONE);
+    let outside = tempfile::tempdir().unwrap();
+    let of = |words: &[&str], here: &Surroundings| {
+        let request = made(words, here).unwrap();
+        (request.executor.to_string(), request.workspace)
+    };
+    let (executor, workspace) = of(&["--workspace", "in-place"], &here);
+    let path = repository.path().to_owned();
+    assert_eq!(
+        (&*executor, workspace),
+        ("local", WorkspaceRequest::InPlace { path })
+    );
+    let (executor, workspace) = of(&["--workspace", "ephemeral"], &here);
+    assert_eq!(
+        (&*executor, workspace),
+        ("local", WorkspaceRequest::Ephemeral)
+    );
+    for words in [
+        &["--workspace", "scratch"][..],
+        &["--workspace", "worktree"],
+        &["--workspace", "clone"],
+    ] {
+        let (_, workspace) = of(words, &at(outside.path(), NONE));
+        assert!(
+            matches!(workspace, WorkspaceRequest::Scratch { .. }),
+            "{words:?}"
+        );
+    }
+    let root = repository.path().to_str().unwrap();
+    let words = [
+        "--workspace",
+        "clone",
+        "--share-objects",
+        "--repo",
+        root,
+        "--repo",
+        "sub",
+        "--branch-template",
+        "{ticket}",
+        "--ticket",
+        "T-1",
+        "--fetch",
+    ];
+    let (executor, workspace) = of(&words, &here);
+    let WorkspaceRequest::Clone {
+        repositories,
+        objects,
+    } = workspace
+    else {
+        panic!("{workspace:?}")
+    };
+    assert_eq!(
+        (&*executor, objects, repositories.len()),
+        ("worktree", CloneObjects::Shared, 2)
+    );
+    assert_eq!(
+        repositories[1],
+        RepositorySpec {
+            template: Some("{ticket}".to_owned()),
+            ticket: Some("T-1".to_owned()),
+            fetch: Some(FetchSpec::default()),
+            ..RepositorySpec::new(repository.path().join("sub"))
+        }
+    );
+    for words in [
+        &["--workspace", "in-place", "--repo", ".", "--repo", "sub"][..],
+        &["--workspace", "ephemeral", "--repo", "."],
+        &["--workspace", "scratch", "--branch-template", "x"],
+    ] {
+        assert_eq!(made(words, &here).unwrap_err().code(true), 2, "{words:?}");
+    }
 }
 
 #[test]

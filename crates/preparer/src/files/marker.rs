@@ -34,8 +34,12 @@ const MAX_LEN: u64 = 64 * 1024;
 pub(crate) enum Layout {
     /// The marker lies in a task directory, beside the work trees.
     Worktree,
+    /// The marker lies in a task directory, beside private clones.
+    Clone,
     /// The task directory is the work tree itself.
     Scratch,
+    /// The directory of a session.
+    Ephemeral,
 }
 
 /// What the file says.

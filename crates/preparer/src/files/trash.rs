@@ -40,15 +40,15 @@ pub(crate) enum Fate {
 }
 
 /// Who put something in: an attempt, and the key of its record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
     /// The attempt.
     pub(crate) attempt: AttemptId,
     /// The key.
-    pub(crate) key: &'a str,
+    pub(crate) key: String,
 }
 
-fn name(owner: Owner<'_>, fate: Fate) -> OsString {
+fn name(owner: &Owner, fate: Fate) -> OsString {
     let end = match fate {
         Fate::Discard => DISCARD,
         Fate::Keep => KEPT,
@@ -79,7 +79,7 @@ impl Trash {
         parent: &OwnedFd,
         entry: &OsStr,
         expected: FileId,
-        owner: Owner<'_>,
+        owner: &Owner,
         fate: Fate,
     ) -> Result<(), Error> {
         let trash = self.open()?;
@@ -126,7 +126,7 @@ impl Trash {
     }
 
     /// Deletes what an owner discarded; `false` if there is none.
-    pub(crate) fn empty(&self, owner: Owner<'_>) -> Result<bool, Error> {
+    pub(crate) fn empty(&self, owner: &Owner) -> Result<bool, Error> {
         if !self.holds(owner, Fate::Discard)? {
             return Ok(false);
         }
@@ -136,7 +136,7 @@ impl Trash {
     }
 
     /// Tells whether an owner has something in it.
-    pub(crate) fn holds(&self, owner: Owner<'_>, fate: Fate) -> Result<bool, Error> {
+    pub(crate) fn holds(&self, owner: &Owner, fate: Fate) -> Result<bool, Error> {
         Ok(FileId::of(&self.path.join(name(owner, fate)))?.is_some())
     }
 

@@ -1,4 +1,6 @@
-//! Runs the git program in the local profile: nothing of the repository, of the user or of our environment is executed or followed.
+//! Runs the git program: nothing of the repository or of our environment is executed or followed, and nobody is asked anything.
+//!
+//! In the local profile nothing of the user's is either; in the transport profile the user's own logins reach a remote.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,7 +20,10 @@ use tokio::{
 };
 
 use super::identity;
-use crate::{config::GitProgram, text::lossy};
+use crate::{
+    config::{GitProgram, Transport, UserGitConfig},
+    text::lossy,
+};
 
 /// How much output of git is kept.
 const KEPT_OUTPUT: usize = 64 * 1024;
@@ -54,11 +59,31 @@ const SETTINGS: [(&str, &str); 18] = [
     ("checkout.thresholdForParallelism", "100"),
 ];
 
+/// Settings that only the local profile has: a remote is reached with the user's own.
+const LOCAL_ONLY: [&str; 2] = ["core.sshCommand", "credential.helper"];
+
+/// How a remote is reached.
+const TRANSPORT: [(&str, &str); 3] = [
+    // Without a terminal to ask on it would wait for ever.
+    ("core.sshCommand", "ssh -oBatchMode=yes"),
+    ("protocol.ext.allow", "never"),
+    // A bundle that a server names would be another address to reach.
+    ("transfer.bundleURI", "false"),
+];
+
 /// The git program and where its own programs are searched.
 #[derive(Clone, Debug)]
 pub(crate) struct Git {
     program: PathBuf,
     search: OsString,
+    transport: Option<Profile>,
+}
+
+/// What the user has for reaching remotes.
+#[derive(Clone, Debug)]
+struct Profile {
+    variables: Vec<(OsString, OsString)>,
+    configuration: Vec<PathBuf>,
 }
 
 /// One call.
@@ -98,6 +123,7 @@ impl Git {
             GitProgram::Path(path) => Ok(Self {
                 program: path.clone(),
                 search: path.parent().unwrap_or(path).as_os_str().to_owned(),
+                transport: None,
             }),
             GitProgram::Search(search) => std::env::split_paths(search)
                 .filter(|directory| directory.is_absolute())
@@ -108,6 +134,7 @@ impl Git {
                 .map(|program| Self {
                     program,
                     search: search.clone(),
+                    transport: None,
                 })
                 .ok_or_else(|| {
                     Error::new(
@@ -116,6 +143,29 @@ impl Git {
                     )
                     .with("PATH", search.display())
                 }),
+        }
+    }
+
+    /// Returns the program in the profile that reaches remotes, with what the user has for that.
+    pub(crate) fn transport(&self, transport: &Transport, user: &UserGitConfig) -> Self {
+        let files = [&user.system, &user.xdg, &user.global];
+        Self {
+            transport: Some(Profile {
+                // Those of git's own could name programs and directories.
+                variables: transport
+                    .variables
+                    .iter()
+                    .filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"GIT_"))
+                    .cloned()
+                    .collect(),
+                configuration: files
+                    .into_iter()
+                    .flatten()
+                    .filter(|file| file.is_file())
+                    .cloned()
+                    .collect(),
+            }),
+            ..self.clone()
         }
     }
 
@@ -190,16 +240,38 @@ impl Git {
             .env("GIT_LFS_SKIP_SMUDGE", "1")
             .env("GIT_COMMITTER_NAME", identity::NAME)
             .env("GIT_COMMITTER_EMAIL", identity::EMAIL);
-        let fixed = SETTINGS
-            .iter()
-            .map(|(key, value)| (OsStr::new(key), OsStr::new(value)));
+        let mut settings: Vec<(&OsStr, &OsStr)> = Vec::new();
+        let fixed = |(key, value): &(&'static str, &'static str)| -> (&OsStr, &OsStr) {
+            (OsStr::new(*key), OsStr::new(*value))
+        };
+        if let Some(profile) = &self.transport {
+            for (name, value) in &profile.variables {
+                command.env(name, value);
+            }
+            command
+                .env("GIT_ALLOW_PROTOCOL", "https:http:ssh:git:file")
+                .env("GCM_INTERACTIVE", "never");
+            settings.extend(TRANSPORT.iter().map(fixed));
+            // The user's own settings: stronger than ours for reaching a remote, weaker than those that close doors.
+            let include = OsStr::new("include.path");
+            settings.extend(
+                profile
+                    .configuration
+                    .iter()
+                    .map(|file| (include, file.as_os_str())),
+            );
+            let closed = SETTINGS.iter().filter(|(key, _)| !LOCAL_ONLY.contains(key));
+            settings.extend(closed.map(fixed));
+        } else {
+            settings.extend(SETTINGS.iter().map(fixed));
+        }
         let more = call
             .settings
             .iter()
             .map(|(key, value)| (key.as_os_str(), value.as_os_str()));
         // Settings travel as variables: a key may hold `=`, which an argument cannot express.
         let mut count = 0;
-        for (key, value) in fixed.chain(more) {
+        for (key, value) in settings.into_iter().chain(more) {
             command
                 .env(format!("GIT_CONFIG_KEY_{count}"), key)
                 .env(format!("GIT_CONFIG_VALUE_{count}"), value);

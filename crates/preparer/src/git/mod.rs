@@ -1,12 +1,16 @@
 //! Git: libgit2 for every read, the git program for what makes worktrees.
 
 pub(crate) mod admin;
+pub(crate) mod base;
 pub(crate) mod branch;
+pub(crate) mod clone;
 pub(crate) mod command;
 pub(crate) mod history;
 pub(crate) mod identity;
 pub(crate) mod ignore;
 pub(crate) mod inspect;
+pub(crate) mod pack;
+pub(crate) mod remote;
 pub(crate) mod repository;
 pub(crate) mod settings;
 pub(crate) mod snapshot;

@@ -83,6 +83,31 @@ pub(crate) fn checkout(config: &Config) -> Vec<(OsString, OsString)> {
         .collect()
 }
 
+/// Returns what a private clone takes along of its source's own configuration: who commits, and how files are written.
+///
+/// Nothing of it names a program, a file or another repository.
+pub(crate) fn taken_along(repository: &Repository) -> Result<Vec<(String, OsString)>, Error> {
+    let failed = |error| {
+        super::repository::git_error("failed to read the configuration of the repository", error)
+    };
+    let mut config = Config::new().map_err(failed)?;
+    let local = repository.commondir().join("config");
+    if local.is_file() {
+        config
+            .add_file(&local, ConfigLevel::Local, false)
+            .map_err(failed)?;
+    }
+    let config = config.snapshot().map_err(failed)?;
+    Ok(["user.name", "user.email"]
+        .iter()
+        .chain(&CHECKOUT)
+        .filter_map(|key| {
+            let value = config.get_bytes(key).ok()?;
+            Some(((*key).to_owned(), OsString::from_vec(value.to_vec())))
+        })
+        .collect())
+}
+
 /// Returns the number of checkout workers that the user chose, if any.
 pub(crate) fn workers(config: &Config) -> Option<(OsString, OsString)> {
     let value = config.get_bytes("checkout.workers").ok()?;

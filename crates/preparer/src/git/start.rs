@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use git2::{BranchType, Commit, ErrorCode, Repository, StatusOptions, StatusShow};
-use groundcrew_core::error::{Error, ErrorKind};
+use git2::{BranchType, Commit, ErrorCode, Oid, Repository, StatusOptions, StatusShow};
+use groundcrew_core::error::{Chain, Error, ErrorKind};
 
 use super::{
     admin,
+    remote::Located,
     repository::{Source, git_error},
 };
 
@@ -17,6 +18,88 @@ pub(crate) struct Start<'repo> {
     pub(crate) commit: Commit<'repo>,
     /// Such as that its branch is behind its upstream.
     pub(crate) warnings: Vec<String>,
+}
+
+/// What a remote said: where the start point is there, that it is not there, or nothing that can be understood.
+pub(crate) type Answer = Result<Option<Located>, Error>;
+
+/// Where a branch will begin.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    /// The commit.
+    pub(crate) id: Oid,
+    /// From where it must be fetched, if it is not there yet.
+    pub(crate) fetch: Option<Located>,
+    /// What a person should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Decides where a branch begins: at what is there, or at what the remote has if it was asked.
+///
+/// * What is there and holds what the remote has is used as it is.
+/// * A remote that cannot be asked does not make a start point missing: what is there is used, with a warning.
+///
+/// # Errors
+///
+/// Those of [`resolve`]; `Unavailable` when nothing is there and the remote could not be asked.
+pub(crate) fn begin(
+    repository: &Repository,
+    base: Option<&str>,
+    answer: Option<&Answer>,
+) -> Result<Beginning, Error> {
+    let local = resolve(repository, base).map(|start| Beginning {
+        id: start.commit.id(),
+        fetch: None,
+        warnings: start.warnings,
+    });
+    let shown = base.unwrap_or("HEAD");
+    match (answer, local) {
+        (None, local) => local,
+        (Some(Ok(Some(located))), local) => {
+            let there = repository
+                .find_commit(located.id)
+                .is_ok_and(|commit| commit.tree().is_ok());
+            if let Ok(local) = local
+                && there
+                && (local.id == located.id
+                    || repository
+                        .graph_descendant_of(local.id, located.id)
+                        .unwrap_or(false))
+            {
+                return Ok(local);
+            }
+            let short = located.id.to_string();
+            let short = short.get(..7).unwrap_or(&short);
+            Ok(Beginning {
+                id: located.id,
+                fetch: (!there).then(|| located.clone()),
+                warnings: vec![format!(
+                    "{shown} is at {short} on {}; the branch starts there",
+                    located.remote
+                )],
+            })
+        }
+        (Some(Ok(None)), Ok(mut local)) => {
+            local
+                .warnings
+                .push(format!("the remote has no {shown}; the local one is used"));
+            Ok(local)
+        }
+        (Some(Err(why)), Ok(mut local)) => {
+            local.warnings.push(format!(
+                "{shown} could not be looked for on a remote; the local one is used, which may be old: {}",
+                Chain(why)
+            ));
+            Ok(local)
+        }
+        (Some(Err(why)), Err(error)) if error.kind() == ErrorKind::NotFound => Err(Error::new(
+            ErrorKind::Unavailable,
+            "the start point is not here, and it cannot be told whether the remote has it",
+        )
+        .with("base", format!("{shown:?}"))
+        .with_source(Chain(why).to_string())),
+        (Some(_), Err(error)) => Err(error),
+    }
 }
 
 /// Resolves the start point: `HEAD`, or a local branch, a remote branch, a tag, a name on exactly one remote, a commit; in this order.
@@ -92,7 +175,7 @@ fn named<'repo>(repository: &'repo Repository, name: &str) -> Result<(Commit<'re
         format!("refs/tags/{name}"),
     ];
     for (at, place) in places.iter().enumerate() {
-        if let Ok(reference) = repository.find_reference(place) {
+        if let Some(reference) = look_up(repository, place)? {
             let commit = reference.peel_to_commit().map_err(|error| {
                 git_error("the start point leads to no commit", error).with("base", name)
             })?;
@@ -104,9 +187,11 @@ fn named<'repo>(repository: &'repo Repository, name: &str) -> Result<(Commit<'re
         .map_err(|error| git_error("failed to list the remotes", error))?;
     let mut found = Vec::new();
     for remote in remotes.iter().flatten().flatten() {
-        if let Ok(reference) = repository.find_reference(&format!("refs/remotes/{remote}/{name}"))
-            && let Ok(commit) = reference.peel_to_commit()
-        {
+        let place = format!("refs/remotes/{remote}/{name}");
+        if let Some(reference) = look_up(repository, &place)? {
+            let commit = reference.peel_to_commit().map_err(|error| {
+                git_error("the start point leads to no commit", error).with("base", name)
+            })?;
             found.push((format!("{remote}/{name}"), commit));
         }
     }
@@ -122,6 +207,16 @@ fn named<'repo>(repository: &'repo Repository, name: &str) -> Result<(Commit<'re
     if let Some((_, commit)) = found.pop() {
         return Ok((commit, false));
     }
+    if let Some(pull) = pull(name)
+        && let Some(reference) = look_up(repository, &pull)?
+    {
+        return reference
+            .peel_to_commit()
+            .map(|commit| (commit, false))
+            .map_err(|error| {
+                git_error("the start point leads to no commit", error).with("base", name)
+            });
+    }
     match repository.revparse_single(name) {
         Ok(object) => object
             .peel_to_commit()
@@ -130,8 +225,44 @@ fn named<'repo>(repository: &'repo Repository, name: &str) -> Result<(Commit<'re
         Err(error) if error.code() == ErrorCode::Ambiguous => {
             Err(git_error("the start point is ambiguous", error).with("base", name))
         }
-        Err(error) => Err(missing().with_source(error)),
+        Err(error) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::InvalidSpec) => {
+            Err(missing().with_source(error))
+        }
+        // What cannot be read is not missing.
+        Err(error) => Err(unknown(error).with("base", name)),
     }
+}
+
+/// Finds a ref; that it cannot be read does not mean that there is none.
+fn look_up<'repo>(
+    repository: &'repo Repository,
+    name: &str,
+) -> Result<Option<git2::Reference<'repo>>, Error> {
+    match repository.find_reference(name) {
+        Ok(reference) => Ok(Some(reference)),
+        Err(error) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::InvalidSpec) => {
+            Ok(None)
+        }
+        Err(error) => Err(unknown(error).with("ref", name)),
+    }
+}
+
+fn unknown(error: git2::Error) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        "it cannot be told whether the start point exists: the repository cannot be read",
+    )
+    .with_source(error)
+}
+
+/// Returns the ref of a pull request that was fetched, for a name such as `pull/7/head`.
+fn pull(name: &str) -> Option<String> {
+    let number = name
+        .strip_prefix("pull/")
+        .or_else(|| name.strip_prefix("merge-requests/"))?
+        .strip_suffix("/head")?;
+    (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| format!("refs/{name}"))
 }
 
 /// Says so when a local branch lacks commits of its upstream.

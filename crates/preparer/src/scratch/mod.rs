@@ -14,10 +14,11 @@ use async_trait::async_trait;
 use groundcrew_core::{
     env::Definition,
     error::{Error, ErrorKind},
-    id::PreparerName,
+    id::{PreparerName, TaskId, TenantId},
     identity::Presence,
     instance::Instance,
     preparer::{ApplyContext, Contribution, Found, PlanContext, PlannedResource, Preparer},
+    request::LaunchRequest,
     undo::{Assessment, Due, UndoOptions, UndoRecord, Undone},
     workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
 };
@@ -36,7 +37,7 @@ use crate::{
         trash::{self, Fate, Trash},
     },
     git::{identity, repository::git_error, settings},
-    text,
+    naming, text,
 };
 
 /// Gives each task a directory of its own that survives its sessions.
@@ -77,6 +78,33 @@ impl ScratchPreparer {
     }
 }
 
+/// Returns whose directory a request wants; a worktree or a clone of no repository is one as well.
+///
+/// # Errors
+///
+/// `InvalidInput` when tenant or task are not named.
+fn wanted(request: &LaunchRequest) -> Result<Option<(TenantId, TaskId)>, Error> {
+    let none = match &request.workspace {
+        WorkspaceRequest::Scratch { tenant, task } => {
+            return Ok(Some((tenant.clone(), task.clone())));
+        }
+        WorkspaceRequest::Worktree(repositories) | WorkspaceRequest::Clone { repositories, .. } => {
+            repositories.is_empty()
+        }
+        _ => false,
+    };
+    if !none {
+        return Ok(None);
+    }
+    match (&request.tenant, &request.task) {
+        (Some(tenant), Some(task)) => Ok(Some((tenant.clone(), task.clone()))),
+        _ => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "without a repository the task's own directory is used, which needs a tenant and a task",
+        )),
+    }
+}
+
 fn identity(record: &UndoRecord) -> Option<FileId> {
     record.identity.as_ref().and_then(|id| id.0.parse().ok())
 }
@@ -101,7 +129,7 @@ impl Preparer for ScratchPreparer {
     }
 
     async fn plan(&self, cx: PlanContext<'_>) -> Result<Option<Contribution>, Error> {
-        let WorkspaceRequest::Scratch { tenant, task } = &cx.request.workspace else {
+        let Some((tenant, task)) = wanted(cx.request)? else {
             return Ok(None);
         };
         let resource = Resource {
@@ -110,7 +138,11 @@ impl Preparer for ScratchPreparer {
             attempt: cx.attempt,
             tenant: tenant.clone(),
             task: task.clone(),
-            path: self.config.tasks.join(tenant.as_str()).join(task.as_str()),
+            path: self
+                .config
+                .tasks
+                .join(naming::on_disk(tenant.as_str()))
+                .join(naming::on_disk(task.as_str())),
         };
         let environment = self.identity(cx).await?;
         let state = serde_json::to_string(&resource).map_err(|error| {
@@ -126,6 +158,7 @@ impl Preparer for ScratchPreparer {
                 branch: None,
                 base: None,
                 owned: false,
+                repositories: Vec::new(),
             }),
             environment,
             resources: vec![PlannedResource {
@@ -260,13 +293,15 @@ fn directory(config: &ScratchConfig, resource: &Resource) -> Result<Made, Error>
     beneath::private_root(&config.tasks)?;
     let mut at = beneath::open_root(&config.tasks).map_err(failed)?;
     let mut new = false;
-    for name in [resource.tenant.as_str(), resource.task.as_str()] {
-        new = match mkdirat(&at, name, Mode::RWXU) {
+    let names =
+        [&resource.tenant.to_string(), &resource.task.to_string()].map(|id| naming::on_disk(id));
+    for name in names {
+        new = match mkdirat(&at, &*name, Mode::RWXU) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(failed(errno)),
         };
-        at = beneath::open_directory(&at, OsStr::new(name)).map_err(failed)?;
+        at = beneath::open_directory(&at, OsStr::new(&name)).map_err(failed)?;
     }
     let id = FileId::of_stat(&fstat(&at).map_err(failed)?);
     Ok(Made {
@@ -392,7 +427,7 @@ fn undo(
     let trash = Trash::new(config.trash.clone());
     let (id, losses) = match place(resource, known)? {
         Place::Nothing => {
-            return Ok(if trash.empty(resource.owner())? {
+            return Ok(if trash.empty(&resource.owner())? {
                 Undone::REMOVED
             } else {
                 Undone::AlreadyGone
@@ -415,12 +450,12 @@ fn undo(
     };
     trash.take(
         &parent,
-        OsStr::new(resource.task.as_str()),
+        resource.path.file_name().unwrap_or_default(),
         id,
-        resource.owner(),
+        &resource.owner(),
         fate,
     )?;
-    trash.empty(resource.owner())?;
+    trash.empty(&resource.owner())?;
     // The tenant's directory goes when this was its only task.
     if let Some(tenant) = resource.path.parent() {
         match rustix::fs::rmdir(tenant) {

@@ -44,10 +44,10 @@ impl Resource {
         }
     }
 
-    pub(super) fn owner(&self) -> Owner<'static> {
+    pub(super) fn owner(&self) -> Owner {
         Owner {
             attempt: self.attempt,
-            key: KEY,
+            key: KEY.to_owned(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
+    path::Path,
 };
 
 use groundcrew_core::{
@@ -17,8 +18,10 @@ use crate::{
         beneath,
         id::FileId,
         marker::{MARKER, Marker},
-        trash::{Fate, Owner},
+        removal,
+        trash::Fate,
     },
+    git::remote::INTERMEDIATE,
     text,
 };
 
@@ -28,7 +31,7 @@ pub(super) fn assess(resource: &Resource, known: Option<FileId>) -> Result<Asses
         Some(directory) => others(&directory, resource)?,
         None => Vec::new(),
     };
-    let losses: Vec<Finding> = strangers(&others, Some(resource)).into_iter().collect();
+    let losses: Vec<Finding> = strangers(&others, resource, false).into_iter().collect();
     Ok(Assessment {
         changed: !losses.is_empty(),
         losses,
@@ -59,13 +62,18 @@ fn others(directory: &OwnedFd, resource: &Resource) -> Result<Vec<OsString>, Err
     Ok(names)
 }
 
-fn strangers(names: &[OsString], besides: Option<&Resource>) -> Option<Finding> {
-    let tree: Option<&OsStr> = besides.and_then(|resource| resource.tree.file_name());
+/// Finds what others put in the directory; work trees are none of it where they speak for themselves.
+fn strangers(names: &[OsString], resource: &Resource, with_trees: bool) -> Option<Finding> {
+    let trees: Vec<&OsStr> = resource.trees().filter_map(Path::file_name).collect();
     let names: Vec<&OsString> = names
         .iter()
-        .filter(|name| tree != Some(name.as_os_str()))
+        .filter(|name| with_trees || !trees.contains(&name.as_os_str()))
         .collect();
-    text::finding("untracked", &names, |name| format!("../{}", name.display()))
+    // Seen from where the command works.
+    let way = if trees.len() > 1 { "" } else { "../" };
+    text::finding("untracked", &names, |name| {
+        format!("{way}{}", name.display())
+    })
 }
 
 /// Takes the directory of a run away; `held` is it, locked, if it is there.
@@ -79,7 +87,7 @@ pub(super) fn undo(
     let path = &resource.directory;
     let found = FileId::of(path)?;
     let Some(found) = found else {
-        return Ok(if shared.trash.empty(resource.owner())? {
+        return Ok(if shared.trash.empty(&resource.owner())? {
             Undone::REMOVED
         } else {
             Undone::AlreadyGone
@@ -92,17 +100,19 @@ pub(super) fn undo(
     let Some(directory) = held else {
         return not_ours("is a link or no directory");
     };
-    let others = others(&directory, resource)?;
-    if known.is_none() && !others.is_empty() {
-        let ours = Marker::read(&directory)
-            .ok()
-            .flatten()
-            .is_some_and(|marker| marker.attempt == resource.attempt);
-        if !ours {
-            return not_ours("does not carry the mark of this launch");
-        }
+    let mut others = others(&directory, resource)?;
+    let marker = Marker::read(&directory).ok().flatten();
+    let ours = marker
+        .as_ref()
+        .is_some_and(|marker| marker.attempt == resource.attempt);
+    if marker.is_some_and(|marker| !marker.ready) && ours {
+        // A launch that died while it fetched; nobody else has been here.
+        drop_intermediates(&directory, path, &mut others)?;
     }
-    if let Some(finding) = strangers(&others, None) {
+    if known.is_none() && !others.is_empty() && !ours {
+        return not_ours("does not carry the mark of this launch");
+    }
+    if let Some(finding) = strangers(&others, resource, true) {
         let Some(root) = path.parent().filter(|_| force) else {
             return Ok(Undone::Kept(vec![finding]));
         };
@@ -111,8 +121,9 @@ pub(super) fn undo(
                 .with("path", root.display())
         })?;
         let name = path.file_name().unwrap_or_default();
-        let owner: Owner<'_> = resource.owner();
-        shared.trash.take(&root, name, found, owner, Fate::Keep)?;
+        shared
+            .trash
+            .take(&root, name, found, &resource.owner(), Fate::Keep)?;
         return Ok(Undone::REMOVED);
     }
     Marker::remove(&directory, resource.attempt)?;
@@ -124,4 +135,18 @@ pub(super) fn undo(
                 .with("path", path.display()),
         ),
     }
+}
+
+/// Deletes repositories of ours to fetch into.
+fn drop_intermediates(
+    directory: &OwnedFd,
+    path: &Path,
+    names: &mut Vec<OsString>,
+) -> Result<(), Error> {
+    let is_one = |name: &OsString| name.as_encoded_bytes().starts_with(INTERMEDIATE.as_bytes());
+    for name in names.iter().filter(|name| is_one(name)) {
+        removal::remove(directory, name, &path.join(name))?;
+    }
+    names.retain(|name| !is_one(name));
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Looks at one worktree: what is in it, on it, and inside it, that would be lost.
+//! Looks at one work tree, a worktree's or a private clone's: what is in it, on it, and inside it, that would be lost.
 
 use std::{
     os::fd::OwnedFd,
@@ -8,12 +8,12 @@ use std::{
 use git2::{Oid, Repository};
 use groundcrew_core::{error::Error, undo::Occasion, workspace::Finding};
 
-use super::resource::Resource;
+use super::resource::{Kind, Resource};
 use crate::{
     config::UserGitConfig,
     files::occupants,
     git::{
-        admin,
+        admin, clone,
         history::{self, OwnCommits},
         ignore::BaseRules,
         inspect::{self, Differences, Subject},
@@ -23,9 +23,13 @@ use crate::{
     text,
 };
 
-/// Which worktree.
+/// Which work tree.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
+    /// Whether it is a private clone's.
+    pub(super) cloned: bool,
+    /// Where processes of the run are looked for.
+    pub(super) root: PathBuf,
     /// The common git directory.
     pub(super) common: PathBuf,
     /// The work tree.
@@ -42,23 +46,27 @@ impl Target {
     /// The one of a record.
     pub(super) fn of(resource: &Resource) -> Self {
         Self {
-            common: resource.common.clone(),
-            tree: resource.tree.clone(),
+            cloned: resource.kind == Kind::Clone,
+            root: resource.root().to_owned(),
+            common: resource.part.common.clone(),
+            tree: resource.part.tree.clone(),
             reason: Some(resource.reason()),
-            branch: resource.branch.clone(),
-            base: resource.base,
+            branch: resource.part.branch.clone(),
+            base: resource.part.base,
         }
     }
 }
 
 /// What was seen.
 pub(super) struct Look {
-    /// The repository, opened at its common directory.
+    /// The repository that has the commits: the clone itself, or the common directory of a worktree.
     pub(super) repository: Repository,
-    /// The entry of the worktree, if there is one.
+    /// The git directory of the work tree, if there is one.
     pub(super) entry: Option<PathBuf>,
     /// The commit that the tree was compared with.
     pub(super) head: Oid,
+    /// Where the branch is.
+    pub(super) tip: Option<Oid>,
     /// What differs, if there is a tree.
     pub(super) found: Option<Differences>,
     /// Commits that nothing holds which survives.
@@ -69,7 +77,15 @@ pub(super) struct Look {
     pub(super) changed: bool,
 }
 
-/// Looks at a worktree; `ready` tells whether making it was finished, so that others may have worked in it.
+/// What holds the commits of a work tree.
+struct Holding {
+    repository: Repository,
+    entry: Option<PathBuf>,
+    own: OwnCommits,
+    losses: Vec<Finding>,
+}
+
+/// Looks at a work tree; `ready` tells whether making it was finished, so that others may have worked in it.
 pub(super) fn look(
     target: &Target,
     tree: Option<&OwnedFd>,
@@ -77,40 +93,53 @@ pub(super) fn look(
     occasion: Occasion,
     user: &UserGitConfig,
 ) -> Result<Look, Error> {
-    let repository = open_common(&target.common)?;
-    let entry = admin::find(&target.common, target.reason.as_deref(), &target.tree)?;
+    let source = open_common(&target.common)?;
+    let Holding {
+        repository,
+        entry,
+        own,
+        mut losses,
+    } = if target.cloned {
+        of_clone(target, tree, ready)?
+    } else {
+        of_worktree(target, ready)?
+    };
     let tip = repository
         .refname_to_id(&format!("refs/heads/{}", target.branch))
-        .ok();
-    let mut losses = Vec::new();
-    let own = match &entry {
-        Some(entry) => match history::own(&repository, entry) {
-            Ok(own) => own,
-            Err(error) => {
-                if ready {
-                    losses.push(text::single("unreadable", error.to_string()));
-                }
-                OwnCommits::default()
-            }
-        },
-        None => OwnCommits::default(),
-    };
+        .ok()
+        .filter(|_| !target.cloned || entry.is_some());
     let head = own.head.or(tip).unwrap_or(target.base);
     let found = match (tree, &entry) {
         (Some(tree), Some(entry)) => {
-            if ready {
+            if ready && !target.cloned {
                 losses.extend(link(target, entry));
             }
-            Some(compare(&repository, target, Some(entry), tree, head, user)?)
+            Some(compare(
+                &repository,
+                &source,
+                target,
+                Some(entry),
+                tree,
+                head,
+                user,
+            )?)
         }
         (Some(tree), None) if !is_empty(tree) => {
             if ready {
                 losses.push(text::single(
                     "unreadable",
-                    "the entry of the worktree in the repository is gone",
+                    "the git directory of the work tree is gone",
                 ));
             }
-            Some(compare(&repository, target, None, tree, head, user)?)
+            Some(compare(
+                &repository,
+                &source,
+                target,
+                None,
+                tree,
+                head,
+                user,
+            )?)
         }
         _ => None,
     };
@@ -123,7 +152,7 @@ pub(super) fn look(
         }
         losses.extend(different);
     }
-    let unheld = unheld(&repository, target, &own, occasion)?;
+    let unheld = unheld(&repository, &source, target, &own, tip, occasion)?;
     losses.extend(history::finding(&repository, &unheld));
     if let Some(entry) = &entry {
         losses.extend(text::finding(
@@ -141,7 +170,7 @@ pub(super) fn look(
     if ready && tree.is_some() {
         losses.extend(text::finding(
             "process",
-            &occupants::inside(&target.tree),
+            &occupants::inside(&target.root),
             String::clone,
         ));
     }
@@ -155,6 +184,7 @@ pub(super) fn look(
         repository,
         entry,
         head,
+        tip,
         found,
         unheld,
         losses,
@@ -162,8 +192,66 @@ pub(super) fn look(
     })
 }
 
+fn of_worktree(target: &Target, ready: bool) -> Result<Holding, Error> {
+    let repository = open_common(&target.common)?;
+    let entry = admin::find(&target.common, target.reason.as_deref(), &target.tree)?;
+    let mut losses = Vec::new();
+    let own = match &entry {
+        Some(entry) => match history::own(&repository, entry) {
+            Ok(own) => own,
+            Err(error) => {
+                if ready {
+                    losses.push(text::single("unreadable", error.to_string()));
+                }
+                OwnCommits::default()
+            }
+        },
+        None => OwnCommits::default(),
+    };
+    Ok(Holding {
+        repository,
+        entry,
+        own,
+        losses,
+    })
+}
+
+/// Looks at a clone's git directory; one that is not finished is compared with its source.
+fn of_clone(target: &Target, tree: Option<&OwnedFd>, ready: bool) -> Result<Holding, Error> {
+    let unfinished = |entry| {
+        Ok(Holding {
+            repository: open_common(&target.common)?,
+            entry,
+            own: OwnCommits::default(),
+            losses: Vec::new(),
+        })
+    };
+    let Some(tree) = tree else {
+        return unfinished(None);
+    };
+    let git = target.tree.join(".git");
+    if !ready {
+        return unfinished(Some(git).filter(|git| git.join("index").symlink_metadata().is_ok()));
+    }
+    match clone::open(tree, &target.tree, &target.common) {
+        Ok((repository, own)) => Ok(Holding {
+            repository,
+            entry: Some(git),
+            own,
+            losses: Vec::new(),
+        }),
+        Err(error) => {
+            let mut holding = unfinished(None)?;
+            let why = groundcrew_core::error::Chain(&error).to_string();
+            holding.losses.push(text::single("unreadable", why));
+            Ok(holding)
+        }
+    }
+}
+
 fn compare(
     repository: &Repository,
+    source: &Repository,
     target: &Target,
     entry: Option<&Path>,
     tree: &OwnedFd,
@@ -171,20 +259,26 @@ fn compare(
     user: &UserGitConfig,
 ) -> Result<Differences, Error> {
     let failed = |error| git_error("failed to read the commit of the worktree", error);
-    let tree_of = |id| repository.find_commit(id).and_then(|commit| commit.tree());
-    let config = settings::layered(repository, user)
+    let tree_of = |of: &Repository, id| {
+        let tree = of.find_commit(id).and_then(|commit| commit.tree());
+        tree.map(|tree| tree.id())
+    };
+    // The rules and the settings are those of the source: a clone's own are whatever was written there.
+    let config = settings::layered(source, user)
         .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    let rules = BaseRules::read(
-        &target.common,
-        &tree_of(target.base).map_err(failed)?,
-        &config,
-    )?;
+    let base = tree_of(source, target.base)
+        .and_then(|id| source.find_tree(id))
+        .map_err(failed)?;
+    let rules = BaseRules::read(&target.common, &base, &config)?;
+    let head = tree_of(repository, head)
+        .and_then(|id| repository.find_tree(id))
+        .map_err(failed)?;
     inspect::differences(&Subject {
         repository,
         entry,
         tree,
         path: &target.tree,
-        head: &tree_of(head).map_err(failed)?,
+        head: &head,
         rules: &rules,
         config: &config,
     })
@@ -230,11 +324,13 @@ fn is_empty(tree: &OwnedFd) -> bool {
     })
 }
 
-/// Lists the commits that go with the worktree. Its branch, and the log of that, hold some as long as they stay.
+/// Lists the commits that go with the work tree. Its branch, and the log of that, hold some as long as they stay.
 fn unheld(
     repository: &Repository,
+    source: &Repository,
     target: &Target,
     own: &OwnCommits,
+    tip: Option<Oid>,
     occasion: Occasion,
 ) -> Result<Vec<Oid>, Error> {
     if own.tips.iter().all(|tip| *tip == target.base) {
@@ -242,9 +338,12 @@ fn unheld(
     }
     let branch = format!("refs/heads/{}", target.branch);
     let stays = matches!(occasion, Occasion::Close | Occasion::End);
-    let holders = history::holders(repository, (!stays).then_some(&branch))?;
+    let holders = history::holders(source, (!stays).then_some(&branch))?;
     let mut held: Vec<Oid> = holders.iter().map(|(_, id)| *id).collect();
-    if stays && holders.iter().any(|(name, _)| *name == branch) {
+    if stays && target.cloned {
+        // It is brought back before the clone goes.
+        held.extend(tip);
+    } else if stays && holders.iter().any(|(name, _)| *name == branch) {
         held.extend(history::logged(&history::log_of(
             &target.common,
             &target.branch,

@@ -1,12 +1,18 @@
-//! The preparer of git worktrees: one repository, a branch of its own, and nothing lost when it goes.
+//! The preparer of git worktrees and private clones: a branch for each repository, and nothing lost when it goes.
 
+mod asked;
+mod cloning;
 mod directory;
 mod look;
 mod make;
+mod maker;
 mod plan;
+mod refs;
 mod report;
 mod resource;
+mod returning;
 mod shared;
+mod state;
 mod undo;
 
 use std::{sync::Arc, time::Duration};
@@ -28,7 +34,7 @@ use crate::{config::WorktreeConfig, files::lock::lock_directory};
 /// How long an undo waits for a git process of the launch that is still at work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes a git worktree for each run, and removes it when its work survives elsewhere.
+/// Makes git worktrees or private clones for each run, and removes them when their work survives elsewhere.
 #[derive(Clone, Debug)]
 pub struct WorktreePreparer {
     name: PreparerName,
@@ -76,20 +82,38 @@ impl Preparer for WorktreePreparer {
     }
 
     async fn plan(&self, cx: PlanContext<'_>) -> Result<Option<Contribution>, Error> {
-        let WorkspaceRequest::Worktree(spec) = &cx.request.workspace else {
-            return Ok(None);
+        let (specs, clones) = match &cx.request.workspace {
+            WorkspaceRequest::Worktree(specs) => (specs, None),
+            WorkspaceRequest::Clone {
+                repositories,
+                objects,
+            } => (repositories, Some(*objects)),
+            _ => return Ok(None),
         };
-        let wanted = plan::Wanted {
+        // Without a repository the task's own directory is taken, by its preparer.
+        if specs.is_empty() {
+            return Ok(None);
+        }
+        let request = cx.request;
+        let task = match (&request.task, &request.session) {
+            (Some(task), _) => task.as_str(),
+            (None, Some(session)) => session.as_str(),
+            (None, None) => cx.run.as_str(),
+        };
+        let answers = asked::ask(&self.shared, specs).await;
+        let wanted = asked::Wanted {
             preparer: self.name.clone(),
-            spec: spec.clone(),
-            title: cx.request.title.clone(),
-            given: cx.request.environment.clone(),
+            specs: specs.clone(),
+            clones,
+            title: request.title.clone(),
+            task: task.to_owned(),
+            given: request.environment.clone(),
             install: cx.install.clone(),
             run: cx.run.clone(),
             attempt: cx.attempt,
         };
         self.shared
-            .blocking(move |shared| plan::plan(shared, &wanted).map(Some))
+            .blocking(move |shared| plan::plan(shared, &wanted, &answers).map(Some))
             .await
     }
 

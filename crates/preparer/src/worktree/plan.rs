@@ -1,109 +1,85 @@
-//! Decides what a worktree launch will make; reads only.
+//! Decides what a launch will make of repositories; reads only.
 
-use std::{error::Error as _, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 use groundcrew_core::{
     env::Definition,
-    error::{Chain, Error, ErrorKind},
-    id::{AttemptId, InstallId, PreparerName, RunId},
+    error::{Error, ErrorKind},
     preparer::{Contribution, PlannedResource},
     undo::Due,
-    workspace::{RepositorySpec, Workspace},
+    wire::OsText,
+    workspace::{Workspace, WorkspaceRepository},
 };
 
 use super::{
-    resource::{Kind, Planned, Resource, State},
+    asked::{Chosen, Wanted, choose, together},
+    resource::{Kind, Part, Planned, Resource},
     shared::Shared,
+    state::{PartState, State},
 };
 use crate::{
     files::id::FileId,
     git::{
-        command::Git,
         identity,
         repository::{Source, discover, git_error},
-        settings, start,
+        settings,
+        start::{self, Answer},
     },
     naming,
 };
 
-/// What is asked for.
-pub(super) struct Wanted {
-    pub(super) preparer: PreparerName,
-    pub(super) spec: RepositorySpec,
-    pub(super) title: Option<String>,
-    pub(super) given: Vec<Definition>,
-    pub(super) install: InstallId,
-    pub(super) run: RunId,
-    pub(super) attempt: AttemptId,
-}
-
-/// Plans a worktree; an error names everything that is wrong with the request.
-pub(super) fn plan(shared: &Shared, wanted: &Wanted) -> Result<Contribution, Error> {
-    let named = branch_name(wanted);
-    let source = match both(Git::find(&shared.config.git), discover(&wanted.spec.path)) {
-        Ok((_, source)) => source,
-        // Without a repository there is no start point to look for.
-        Err(error) => {
-            return Err(match named {
-                Ok(_) => error,
-                Err(other) => together(&error, &other),
-            });
+/// Plans a workspace; an error names everything that is wrong with the request.
+pub(super) fn plan(
+    shared: &Shared,
+    wanted: &Wanted,
+    answers: &[Option<Answer>],
+) -> Result<Contribution, Error> {
+    let chosen = choose(shared, wanted, answers);
+    let directory = directory(shared, wanted, chosen.as_deref().unwrap_or_default());
+    let (chosen, directory) = match (chosen, directory) {
+        (Ok(chosen), Ok(directory)) => (chosen, directory),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),
+        (Err(first), Err(other)) => return Err(together(&first, &other)),
+    };
+    let planned = planned(wanted, directory, &chosen);
+    let several = chosen.len() > 1;
+    let mut warnings = Vec::new();
+    let mut environments = Vec::new();
+    let mut states = Vec::new();
+    let mut start = planned.directory.clone();
+    for (one, part) in chosen.iter().zip(&planned.parts) {
+        let config = settings::layered(&one.source.repository, &shared.config.user)
+            .map_err(|error| git_error("failed to read the configuration of git", error))?;
+        let mut own = one.beginning.warnings.clone();
+        own.extend(start::dirty(&one.source)?);
+        let commit = one.source.repository.find_commit(part.base).ok();
+        if let Some(commit) = &commit {
+            own.extend(left_out(&one.source, commit)?);
         }
-    };
-    let free = named.and_then(|branch| {
-        start::check_free(&source, &branch)?;
-        Ok(branch)
-    });
-    let start = start::resolve(&source.repository, wanted.spec.base.as_deref());
-    let directory = directory(shared, wanted, &source);
-    let ((start, branch), directory) = both(both(start, free), directory)?;
-    let planned = planned(wanted, &source, directory, branch, start.commit.id());
-
-    let config = settings::layered(&source.repository, &shared.config.user)
-        .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    let mut warnings = start.warnings;
-    warnings.extend(start::dirty(&source)?);
-    warnings.extend(left_out(&source, &start.commit)?);
-    let environment = identity::missing(&config, &wanted.given)?;
+        if !several {
+            start = command_directory(one, part, commit.as_ref(), &mut own)?;
+        }
+        warnings.extend(own.into_iter().map(|warning| {
+            if several {
+                format!("{}: {warning}", one.source.place.display())
+            } else {
+                warning
+            }
+        }));
+        environments.push(identity::missing(&config, &wanted.given)?);
+        states.push(state(wanted, &planned, one, part, &config)?);
+    }
+    let environment = missing_everywhere(environments);
     warnings.extend(identity::warning(&environment));
-    let directory = if is_directory(&start.commit, &source)? {
-        // Joining nothing would leave a separator at the end.
-        planned
-            .tree
-            .join(&source.subdirectory)
-            .components()
-            .collect()
-    } else {
-        warnings.push(format!(
-            "{} is not in the start point; the command starts at the root",
-            source.subdirectory.display()
-        ));
-        planned.tree.clone()
-    };
-    let mut settings = settings::checkout(&config);
-    settings.extend(settings::workers(&config));
-    let state = State {
-        worktree: Resource::new(Kind::Worktree, &planned),
-        settings: settings
-            .into_iter()
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect(),
-    };
     Ok(Contribution {
-        workspace: Some(Workspace {
-            kind: "worktree".to_owned(),
-            preparer: wanted.preparer.clone(),
-            path: planned.tree.clone(),
-            directory,
-            repository: Some(source.place.clone()),
-            branch: Some(planned.branch.clone()),
-            base: Some(planned.base.to_string()),
-            owned: true,
-        }),
+        workspace: workspace(wanted, &planned, &chosen, start),
         environment,
-        resources: resources(&planned)?,
+        resources: resources(wanted, &planned, &states)?,
         warnings,
-        state: to_json(&state)?,
+        state: to_json(&State {
+            clones: wanted.clones,
+            parts: states,
+        })?,
     })
 }
 
@@ -113,15 +89,34 @@ pub(super) fn variables_of(
     workspace: &Workspace,
     given: &[Definition],
 ) -> Result<Contribution, Error> {
-    let place = workspace.repository.as_ref().unwrap_or(&workspace.path);
-    let config = settings::layered(&discover(place)?.repository, &shared.config.user)
-        .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    let environment = identity::missing(&config, given)?;
+    let first = workspace.repository.as_ref().unwrap_or(&workspace.path);
+    let others = workspace
+        .repositories
+        .iter()
+        .skip(1)
+        .map(|part| &part.repository);
+    let mut environments = Vec::new();
+    for place in std::iter::once(first).chain(others) {
+        let config = settings::layered(&discover(place)?.repository, &shared.config.user)
+            .map_err(|error| git_error("failed to read the configuration of git", error))?;
+        environments.push(identity::missing(&config, given)?);
+    }
+    let environment = missing_everywhere(environments);
     Ok(Contribution {
         warnings: identity::warning(&environment).into_iter().collect(),
         environment,
         ..Contribution::default()
     })
+}
+
+/// Returns the variables that no repository can do without: one would outrank another repository's own identity.
+fn missing_everywhere(environments: Vec<Vec<Definition>>) -> Vec<Definition> {
+    let mut environments = environments.into_iter();
+    let mut missing = environments.next().unwrap_or_default();
+    for other in environments {
+        missing.retain(|definition| other.iter().any(|d| d.key == definition.key));
+    }
+    missing
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
@@ -130,54 +125,18 @@ fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
     })
 }
 
-/// Returns both values, or everything that is wrong.
-fn both<A, B>(first: Result<A, Error>, other: Result<B, Error>) -> Result<(A, B), Error> {
-    match (first, other) {
-        (Ok(first), Ok(other)) => Ok((first, other)),
-        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-        (Err(first), Err(other)) => Err(together(&first, &other)),
-    }
-}
-
-/// Makes one error of two, so that a person need not repair one to learn of the other; its kind is the first one's.
-fn together(first: &Error, other: &Error) -> Error {
-    let message = format!("{}; {}", first.message(), other.message());
-    let mut error =
-        Error::new(first.kind(), message).retryable(first.is_retryable() && other.is_retryable());
-    for (key, value) in first.context().chain(other.context()) {
-        error = error.with(key.to_owned(), value);
-    }
-    let causes: Vec<_> = [first.source(), other.source()]
-        .into_iter()
-        .flatten()
-        .map(|cause| Chain(cause).to_string())
-        .collect();
-    if causes.is_empty() {
-        error
-    } else {
-        error.with_source(causes.join("; "))
-    }
-}
-
-/// Names the branch; whether it is free is not looked at.
-fn branch_name(wanted: &Wanted) -> Result<String, Error> {
-    match &wanted.spec.branch {
-        Some(name) => naming::check_branch(name).map(|()| name.clone()),
-        None => Ok(naming::default_branch(
-            wanted.title.as_deref(),
-            wanted.run.as_str(),
-        )),
-    }
-}
-
 /// Chooses the directory of the run, and makes sure that it can be made.
-fn directory(shared: &Shared, wanted: &Wanted, source: &Source) -> Result<PathBuf, Error> {
+fn directory(shared: &Shared, wanted: &Wanted, chosen: &[Chosen]) -> Result<PathBuf, Error> {
     let words = wanted.title.as_deref().unwrap_or_default();
-    let directory = shared
-        .config
-        .worktrees
-        .join(format!("{}-{}", naming::slug(words), wanted.run));
-    if directory.starts_with(&source.common) {
+    let directory = shared.config.worktrees.join(format!(
+        "{}-{}",
+        naming::slug(words),
+        naming::on_disk(wanted.run.as_str())
+    ));
+    if chosen
+        .iter()
+        .any(|one| directory.starts_with(&one.source.common))
+    {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             "the directory of worktrees is inside the repository's git directory",
@@ -194,70 +153,196 @@ fn directory(shared: &Shared, wanted: &Wanted, source: &Source) -> Result<PathBu
     Ok(directory)
 }
 
-fn planned(
-    wanted: &Wanted,
-    source: &Source,
-    directory: PathBuf,
-    branch: String,
-    base: git2::Oid,
-) -> Planned {
-    let named = source
-        .place
-        .file_name()
-        .filter(|name| *name != ".git")
-        .or_else(|| source.common.parent().and_then(|path| path.file_name()));
-    let name = naming::tree_directory(
-        &named.unwrap_or_default().to_string_lossy(),
-        wanted.run.as_str(),
-    );
+fn planned(wanted: &Wanted, directory: PathBuf, chosen: &[Chosen]) -> Planned {
+    let parts = chosen
+        .iter()
+        .enumerate()
+        .map(|(index, one)| Part {
+            index,
+            tree: directory.join(&one.directory),
+            common: one.source.common.clone(),
+            common_id: one.source.common_id,
+            branch: one.branch.name.clone(),
+            unique_branch: one.branch.unique,
+            base: one.beginning.id,
+        })
+        .collect();
     Planned {
         install: wanted.install.clone(),
         run: wanted.run.clone(),
         attempt: wanted.attempt,
-        tree: directory.join(name),
         directory,
-        common: source.common.clone(),
-        common_id: source.common_id,
-        branch,
-        unique_branch: wanted.spec.branch.is_none(),
-        base,
+        parts,
     }
 }
 
-/// What is made, in this order; the work tree goes first, then the branch and the directory.
-fn resources(planned: &Planned) -> Result<Vec<PlannedResource>, Error> {
-    let tree = Kind::Worktree.key().to_owned();
-    [
-        (
-            Kind::Directory,
-            format!("directory {}", planned.directory.display()),
-            Due::Close,
-            vec![tree.clone()],
-        ),
-        (
-            Kind::Branch,
-            format!("branch {}", planned.branch),
-            Due::Remove,
-            vec![tree],
-        ),
-        (
-            Kind::Worktree,
-            format!("worktree {}", planned.tree.display()),
-            Due::Close,
-            Vec::new(),
-        ),
-    ]
-    .into_iter()
-    .map(|(kind, label, due, depends_on)| {
-        Ok(PlannedResource {
-            key: kind.key().to_owned(),
-            resource: to_json(&Resource::new(kind, planned))?,
+/// Decides where in the only work tree the command is started.
+fn command_directory(
+    one: &Chosen,
+    part: &Part,
+    commit: Option<&git2::Commit<'_>>,
+    warnings: &mut Vec<String>,
+) -> Result<PathBuf, Error> {
+    let there = match commit {
+        Some(commit) => is_directory(commit, &one.source)?,
+        None => one.source.subdirectory.as_os_str().is_empty(),
+    };
+    if there {
+        // Joining nothing would leave a separator at the end.
+        return Ok(part
+            .tree
+            .join(&one.source.subdirectory)
+            .components()
+            .collect());
+    }
+    let why = if commit.is_some() {
+        "is not in the start point"
+    } else {
+        "may not be in the start point, which is fetched first"
+    };
+    warnings.push(format!(
+        "{} {why}; the command starts at the root",
+        one.source.subdirectory.display()
+    ));
+    Ok(part.tree.clone())
+}
+
+fn state(
+    wanted: &Wanted,
+    planned: &Planned,
+    one: &Chosen,
+    part: &Part,
+    config: &git2::Config,
+) -> Result<PartState, Error> {
+    let mut checkout = settings::checkout(config);
+    checkout.extend(settings::workers(config));
+    let kind = if wanted.clones.is_some() {
+        Kind::Clone
+    } else {
+        Kind::Worktree
+    };
+    let configuration = match wanted.clones {
+        Some(_) => settings::taken_along(&one.source.repository)?,
+        None => Vec::new(),
+    };
+    Ok(PartState {
+        tree: Resource::new(kind, planned, part),
+        settings: checkout
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect(),
+        fetch: one.beginning.fetch.as_ref().map(Into::into),
+        configuration: configuration
+            .into_iter()
+            .map(|(key, value)| (key, OsText(value)))
+            .collect(),
+        place: one.source.place.clone(),
+        upstream: upstream(one),
+    })
+}
+
+/// Returns the branch of the source that a clone starts from, if it is one.
+fn upstream(one: &Chosen) -> Option<String> {
+    let repository = &one.source.repository;
+    let name = match one.spec.base.as_deref() {
+        None | Some("HEAD") => repository.head().ok()?.shorthand().ok()?.to_owned(),
+        Some(name) => name.to_owned(),
+    };
+    let at = repository.refname_to_id(&format!("refs/heads/{name}")).ok();
+    (at == Some(one.beginning.id)).then_some(name)
+}
+
+fn workspace(
+    wanted: &Wanted,
+    planned: &Planned,
+    chosen: &[Chosen],
+    start: PathBuf,
+) -> Option<Workspace> {
+    let repositories: Vec<_> = chosen
+        .iter()
+        .zip(&planned.parts)
+        .map(|(one, part)| WorkspaceRepository {
+            repository: one.source.place.clone(),
+            path: part.tree.clone(),
+            branch: part.branch.clone(),
+            base: part.base.to_string(),
+            identity: one.spec.identity.clone(),
+            destination: one.spec.destination.clone(),
+        })
+        .collect();
+    let first = repositories.first()?;
+    Some(Workspace {
+        kind: match wanted.clones {
+            Some(_) => "clone",
+            None => "worktree",
+        }
+        .to_owned(),
+        preparer: wanted.preparer.clone(),
+        path: if repositories.len() > 1 {
+            planned.directory.clone()
+        } else {
+            first.path.clone()
+        },
+        directory: start,
+        repository: Some(first.repository.clone()),
+        branch: Some(first.branch.clone()),
+        base: Some(first.base.clone()),
+        owned: true,
+        repositories,
+    })
+}
+
+/// What is made, in this order; the work trees go first, then the branches and the directory.
+fn resources(
+    wanted: &Wanted,
+    planned: &Planned,
+    states: &[PartState],
+) -> Result<Vec<PlannedResource>, Error> {
+    let tree = if wanted.clones.is_some() {
+        Kind::Clone
+    } else {
+        Kind::Worktree
+    };
+    let resource = |kind: Kind, part: &Part, label: String, due: Due, depends_on: Vec<String>| {
+        let resource = Resource::new(kind, planned, part);
+        Ok::<_, Error>(PlannedResource {
+            key: resource.key(),
+            resource: to_json(&resource)?,
             label,
             due,
             depends_on,
         })
-    })
-    .collect()
+    };
+    let shown = |path: &Path| path.display().to_string();
+    let mut found = Vec::new();
+    if let Some(first) = planned.parts.first() {
+        let trees = planned.parts.iter().map(|part| part.key(tree)).collect();
+        let label = format!("directory {}", shown(&planned.directory));
+        found.push(resource(Kind::Directory, first, label, Due::Close, trees)?);
+    }
+    for (part, state) in planned.parts.iter().zip(states) {
+        let behind = vec![part.key(tree)];
+        if state.fetch.is_some() || tree == Kind::Clone {
+            let label = format!("start point of {}", part.branch);
+            found.push(resource(
+                Kind::Base,
+                part,
+                label,
+                Due::Close,
+                behind.clone(),
+            )?);
+        }
+        let label = format!("branch {}", part.branch);
+        found.push(resource(Kind::Branch, part, label, Due::Remove, behind)?);
+        let what = if tree == Kind::Clone {
+            "clone"
+        } else {
+            "worktree"
+        };
+        let label = format!("{what} {}", shown(&part.tree));
+        found.push(resource(tree, part, label, Due::Close, Vec::new())?);
+    }
+    Ok(found)
 }
 
 /// Says which files will not be as they are elsewhere: those of filters, and of submodules.

@@ -7,7 +7,7 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     preparer::Found,
     undo::Occasion,
-    workspace::{Commit, Workspace, WorkspaceReport},
+    workspace::{Commit, Workspace, WorkspaceReport, WorkspaceRepository},
 };
 
 use super::{
@@ -22,11 +22,13 @@ use crate::{
     },
     git::{
         admin,
-        repository::{discover, git_error, open_common},
+        repository::{discover, git_error},
     },
     text,
 };
 
+/// The kind of a workspace of private clones.
+const CLONE: &str = "clone";
 /// How many commits a report names.
 const MAX_COMMITS: usize = 1_000;
 
@@ -39,7 +41,8 @@ fn gone(workspace: &Workspace, why: impl Into<String>) -> Error {
     .with_source(why.into())
 }
 
-fn target(workspace: &Workspace) -> Result<Target, Error> {
+/// Lists the work trees of a workspace; a record of an earlier version has one.
+fn targets(shared: &Shared, workspace: &Workspace) -> Result<Vec<Target>, Error> {
     let missing = |what: &str| {
         Error::new(
             ErrorKind::Corrupt,
@@ -48,44 +51,76 @@ fn target(workspace: &Workspace) -> Result<Target, Error> {
         .with("path", workspace.path.display())
         .with("lacks", what)
     };
-    let repository = workspace
-        .repository
-        .as_ref()
-        .ok_or_else(|| missing("repository"))?;
-    let base = workspace.base.as_ref().ok_or_else(|| missing("base"))?;
-    Ok(Target {
-        common: discover(repository)?.common,
-        tree: workspace.path.clone(),
-        // It is found by its path: the attempt that made it is not known here.
-        reason: None,
-        branch: workspace.branch.clone().ok_or_else(|| missing("branch"))?,
-        base: Oid::from_str(base).map_err(|error| missing("base").with_source(error))?,
-    })
+    let parts = if workspace.repositories.is_empty() {
+        vec![WorkspaceRepository {
+            repository: workspace
+                .repository
+                .clone()
+                .ok_or_else(|| missing("repository"))?,
+            path: workspace.path.clone(),
+            branch: workspace.branch.clone().ok_or_else(|| missing("branch"))?,
+            base: workspace.base.clone().ok_or_else(|| missing("base"))?,
+            identity: None,
+            destination: None,
+        }]
+    } else {
+        workspace.repositories.clone()
+    };
+    parts
+        .into_iter()
+        .map(|part| {
+            if part.path.parent().and_then(Path::parent) != Some(&shared.config.worktrees) {
+                return Err(gone(workspace, "it is not in the directory of worktrees"));
+            }
+            Ok(Target {
+                cloned: workspace.kind == CLONE,
+                root: workspace.path.clone(),
+                common: discover(&part.repository)?.common,
+                tree: part.path,
+                // It is found by its path: the attempt that made it is not known here.
+                reason: None,
+                branch: part.branch,
+                base: Oid::from_str(&part.base)
+                    .map_err(|error| missing("base").with_source(error))?,
+            })
+        })
+        .collect()
 }
 
 /// Checks that a workspace is the one that was made.
 pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error> {
-    let tree =
+    let root =
         beneath::open_root(&workspace.path).map_err(|errno| gone(workspace, errno.to_string()))?;
-    drop(tree);
-    let parent = workspace
-        .path
-        .parent()
-        .filter(|parent| parent.parent() == Some(&shared.config.worktrees))
-        .ok_or_else(|| gone(workspace, "it is not in the directory of worktrees"))?;
-    let target = target(workspace)?;
-    let Some(entry) = admin::find(&target.common, None, &target.tree)? else {
-        return Err(gone(
-            workspace,
-            "the repository has no worktree at its path any more",
-        ));
-    };
-    if !leads_to(&workspace.path, &entry)? {
-        return Err(gone(
-            workspace,
-            "what is at its path is not a worktree of the repository",
-        ));
+    drop(root);
+    let targets = targets(shared, workspace)?;
+    for target in &targets {
+        let tree = beneath::open_root(&target.tree)
+            .map_err(|errno| gone(workspace, format!("{}: {errno}", target.tree.display())))?;
+        if target.cloned {
+            beneath::open_directory(&tree, OsStr::new(".git")).map_err(|errno| {
+                gone(
+                    workspace,
+                    format!("the clone has no git directory: {errno}"),
+                )
+            })?;
+            continue;
+        }
+        let Some(entry) = admin::find(&target.common, None, &target.tree)? else {
+            return Err(gone(
+                workspace,
+                "the repository has no worktree at its path any more",
+            ));
+        };
+        if !leads_to(&target.tree, &entry)? {
+            return Err(gone(
+                workspace,
+                "what is at its path is not a worktree of the repository",
+            ));
+        }
     }
+    let Some(parent) = targets.first().and_then(|target| target.tree.parent()) else {
+        return Err(gone(workspace, "it has no repository"));
+    };
     let directory =
         beneath::open_root(parent).map_err(|errno| gone(workspace, errno.to_string()))?;
     // The marker is a hint: only one that says something else speaks against it.
@@ -112,33 +147,50 @@ fn leads_to(tree: &Path, entry: &Path) -> Result<bool, Error> {
     Ok(known.is_some() && FileId::of(&target)? == known)
 }
 
-/// Tells what a workspace holds.
+/// Tells what a workspace holds, all its repositories together.
 pub(super) fn report(shared: &Shared, workspace: &Workspace) -> Result<WorkspaceReport, Error> {
-    let target = target(workspace)?;
-    let tree = beneath::open_root(&workspace.path).ok();
-    let look = look(
-        &target,
-        tree.as_ref(),
-        true,
-        Occasion::Close,
-        &shared.config.user,
-    )?;
-    let repository = open_common(&target.common)?;
-    let branch = repository
-        .refname_to_id(&format!("refs/heads/{}", target.branch))
-        .ok();
-    let tips: Vec<Oid> = branch.into_iter().chain([look.head]).collect();
-    let (commits, commit_count) = commits(&repository, &tips, target.base)?;
-    let dirty = look
-        .losses
-        .iter()
-        .any(|finding| !matches!(&*finding.what, "commits" | "process"))
-        || look.found.is_some_and(|found| !found.ignored.is_empty());
-    Ok(WorkspaceReport {
-        commits,
-        commit_count,
-        dirty,
-    })
+    let mut report = WorkspaceReport::default();
+    let targets = targets(shared, workspace)?;
+    for target in &targets {
+        let tree = beneath::open_root(&target.tree).ok();
+        let look = look(
+            target,
+            tree.as_ref(),
+            true,
+            Occasion::Close,
+            &shared.config.user,
+        )?;
+        let tips: Vec<Oid> = look.tip.into_iter().chain([look.head]).collect();
+        let (commits, count) = commits(&look.repository, &tips, target.base)?;
+        report.commits.extend(commits);
+        report.commits.truncate(MAX_COMMITS);
+        report.commit_count += count;
+        report.dirty |= look
+            .losses
+            .iter()
+            .any(|finding| !matches!(&*finding.what, "commits" | "process"))
+            || look.found.is_some_and(|found| !found.ignored.is_empty());
+    }
+    if targets.len() > 1 {
+        report.dirty |= others_in(&workspace.path, &targets)?;
+    }
+    Ok(report)
+}
+
+/// Tells whether there is anything beside the work trees of a workspace.
+fn others_in(root: &Path, targets: &[Target]) -> Result<bool, Error> {
+    let failed = |error: io::Error| {
+        Error::io("failed to list the directory of a run", error).with("path", root.display())
+    };
+    for entry in std::fs::read_dir(root).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let ours = path.file_name() == Some(OsStr::new(MARKER))
+            || targets.iter().any(|target| target.tree == path);
+        if !ours {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn commits(
@@ -215,7 +267,8 @@ fn marked(shared: &Shared, path: &Path) -> Result<Option<Found>, Error> {
     let label = format!("directory {}", path.display());
     Ok(match Marker::read(&directory) {
         Ok(Some(marker))
-            if marker.layout == Layout::Worktree && marker.install == shared.config.install =>
+            if matches!(marker.layout, Layout::Worktree | Layout::Clone)
+                && marker.install == shared.config.install =>
         {
             Some(Found {
                 attempt: Some(marker.attempt),

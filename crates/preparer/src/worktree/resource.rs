@@ -1,19 +1,20 @@
-//! What a worktree launch makes, as data that another process can undo it by.
+//! What a launch makes of repositories, as data that another process can undo it by.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 use git2::Oid;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::{AttemptId, InstallId, RunId},
     undo::UndoRecord,
-    wire::{self, OsText},
+    wire,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     files::{id::FileId, trash::Owner},
     git::{admin, branch::Branch},
+    naming,
 };
 
 /// The version of what is written here.
@@ -25,20 +26,70 @@ const VERSION: u32 = 1;
 pub(crate) enum Kind {
     /// The directory of the run, with the marker.
     Directory,
-    /// The work tree in it, and its entry in the repository.
+    /// A work tree in it, and its entry in the repository.
     Worktree,
-    /// The branch.
+    /// A private clone in it.
+    Clone,
+    /// A branch.
     Branch,
+    /// The ref of ours that holds a start point in the repository.
+    Base,
 }
 
 impl Kind {
-    /// The key of its record.
-    pub(crate) const fn key(self) -> &'static str {
+    /// The beginning of the key of its record.
+    const fn key(self) -> &'static str {
         match self {
             Self::Directory => "directory",
             Self::Worktree => "worktree",
+            Self::Clone => "clone",
             Self::Branch => "branch",
+            Self::Base => "base",
         }
+    }
+}
+
+/// What a launch makes of one repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// The how manyeth of the workspace it is, from 0.
+    #[serde(default)]
+    pub(crate) index: usize,
+    /// The work tree in the directory of the run.
+    #[serde(with = "wire::path")]
+    pub(crate) tree: PathBuf,
+    /// The common git directory of the repository.
+    #[serde(with = "wire::path")]
+    pub(crate) common: PathBuf,
+    /// Which directory that was.
+    pub(crate) common_id: FileId,
+    /// The branch, without `refs/heads/`.
+    pub(crate) branch: String,
+    /// Whether the branch's name was made from the run's random id.
+    pub(crate) unique_branch: bool,
+    /// The commit that the branch starts from.
+    #[serde(with = "oid")]
+    pub(crate) base: Oid,
+}
+
+impl Part {
+    /// Ends a name, so that the parts of one workspace have different ones; the only one has the plain name.
+    fn numbered(&self, name: &str, gap: char) -> String {
+        if self.index == 0 {
+            name.to_owned()
+        } else {
+            format!("{name}{gap}{}", self.index + 1)
+        }
+    }
+
+    /// The key of the record of one of its things; the directory is the workspace's.
+    pub(crate) fn key(&self, kind: Kind) -> String {
+        self.numbered(kind.key(), '-')
+    }
+
+    /// The name of a checkpoint behind one of its effects.
+    pub(crate) fn checkpoint(&self, name: &str) -> String {
+        self.numbered(name, '-')
     }
 }
 
@@ -57,21 +108,12 @@ pub(crate) struct Resource {
     /// The directory of the run.
     #[serde(with = "wire::path")]
     pub(crate) directory: PathBuf,
-    /// The work tree in it.
-    #[serde(with = "wire::path")]
-    pub(crate) tree: PathBuf,
-    /// The common git directory of the repository.
-    #[serde(with = "wire::path")]
-    pub(crate) common: PathBuf,
-    /// Which directory that was.
-    pub(crate) common_id: FileId,
-    /// The branch, without `refs/heads/`.
-    pub(crate) branch: String,
-    /// Whether the branch's name was made from the run's random id.
-    pub(crate) unique_branch: bool,
-    /// The commit that the branch starts from.
-    #[serde(with = "oid")]
-    pub(crate) base: Oid,
+    /// The repository's part.
+    #[serde(flatten)]
+    pub(crate) part: Part,
+    /// The other parts of the workspace: it is kept whole.
+    #[serde(default)]
+    pub(crate) others: Vec<Part>,
 }
 
 /// What a plan decides.
@@ -81,17 +123,16 @@ pub(crate) struct Planned {
     pub(crate) run: RunId,
     pub(crate) attempt: AttemptId,
     pub(crate) directory: PathBuf,
-    pub(crate) tree: PathBuf,
-    pub(crate) common: PathBuf,
-    pub(crate) common_id: FileId,
-    pub(crate) branch: String,
-    pub(crate) unique_branch: bool,
-    pub(crate) base: Oid,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Resource {
-    /// Makes one of the things of a plan.
-    pub(crate) fn new(kind: Kind, planned: &Planned) -> Self {
+    /// Makes one of the things of a part of a plan.
+    pub(crate) fn new(kind: Kind, planned: &Planned, part: &Part) -> Self {
+        let others = planned
+            .parts
+            .iter()
+            .filter(|other| other.index != part.index);
         Self {
             version: VERSION,
             kind,
@@ -99,12 +140,8 @@ impl Resource {
             run: planned.run.clone(),
             attempt: planned.attempt,
             directory: planned.directory.clone(),
-            tree: planned.tree.clone(),
-            common: planned.common.clone(),
-            common_id: planned.common_id,
-            branch: planned.branch.clone(),
-            unique_branch: planned.unique_branch,
-            base: planned.base,
+            part: part.clone(),
+            others: others.cloned().collect(),
         }
     }
 
@@ -133,9 +170,47 @@ impl Resource {
         Ok(resource)
     }
 
+    /// The same thing of another part.
+    pub(crate) fn of_other(&self, part: &Part) -> Self {
+        let mut others: Vec<_> = self
+            .others
+            .iter()
+            .filter(|other| other.index != part.index)
+            .cloned()
+            .collect();
+        others.push(self.part.clone());
+        Self {
+            part: part.clone(),
+            others,
+            ..self.clone()
+        }
+    }
+
+    /// The key of its record.
+    pub(crate) fn key(&self) -> String {
+        self.part.key(self.kind)
+    }
+
+    /// The work trees of the workspace.
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.part)
+            .chain(&self.others)
+            .map(|part| &*part.tree)
+    }
+
+    /// The directory that processes of the run work in: with several repositories it is the one above them all.
+    pub(crate) fn root(&self) -> &Path {
+        if self.others.is_empty() {
+            &self.part.tree
+        } else {
+            &self.directory
+        }
+    }
+
     /// The reason of the lock of its worktree.
     pub(crate) fn reason(&self) -> String {
-        admin::lock_reason(&self.install, &self.attempt)
+        self.part
+            .numbered(&admin::lock_reason(&self.install, &self.attempt), '/')
     }
 
     /// What the log of its branch begins with.
@@ -143,42 +218,30 @@ impl Resource {
         format!("groundcrew:{}", self.attempt)
     }
 
+    /// The ref of ours that holds its start point.
+    pub(crate) fn base_ref(&self) -> String {
+        let run = naming::ref_part(self.run.as_str());
+        self.part
+            .numbered(&format!("refs/groundcrew/base/{run}"), '-')
+    }
+
     /// Its branch.
     pub(crate) fn branch<'a>(&'a self, mark: &'a str) -> Branch<'a> {
         Branch {
-            common: &self.common,
-            name: &self.branch,
-            base: self.base,
+            common: &self.part.common,
+            name: &self.part.branch,
+            base: self.part.base,
             mark,
-            unique: self.unique_branch,
+            unique: self.part.unique_branch,
         }
     }
 
     /// Who it is in the trash.
-    pub(crate) fn owner(&self) -> Owner<'static> {
+    pub(crate) fn owner(&self) -> Owner {
         Owner {
             attempt: self.attempt,
-            key: self.kind.key(),
+            key: self.key(),
         }
-    }
-}
-
-/// What `apply` needs of a plan.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct State {
-    /// The work tree.
-    pub(crate) worktree: Resource,
-    /// The user's settings for writing files.
-    pub(crate) settings: Vec<(OsText, OsText)>,
-}
-
-impl State {
-    /// The settings, as git gets them.
-    pub(crate) fn settings(&self) -> Vec<(OsString, OsString)> {
-        self.settings
-            .iter()
-            .map(|(key, value)| (key.0.clone(), value.0.clone()))
-            .collect()
     }
 }
 
@@ -193,5 +256,26 @@ mod oid {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Oid, D::Error> {
         let text = String::deserialize(deserializer)?;
         Oid::from_str(&text).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_one_repository_are_understood_as_they_were_written() {
+        let attempt = AttemptId::generate().unwrap();
+        let json = format!(
+            r#"{{"version":1,"kind":"worktree","install":"i","run":"r","attempt":"{attempt}","directory":"/d","tree":"/d/t","common":"/r/.git","common_id":{{"device":1,"inode":18446744073709551615}},"branch":"b","unique_branch":true,"base":"{}"}}"#,
+            "1".repeat(40)
+        );
+        let resource: Resource = serde_json::from_str(&json).unwrap();
+        assert_eq!((&*resource.key(), resource.part.index), ("worktree", 0));
+        assert_eq!(resource.part.common_id.inode, u64::MAX);
+        assert_eq!(resource.reason(), format!("groundcrew:i/{attempt}"));
+        assert!(resource.others.is_empty());
+        let again = serde_json::to_string(&resource).unwrap();
+        assert_eq!(serde_json::from_str::<Resource>(&again).unwrap(), resource);
     }
 }

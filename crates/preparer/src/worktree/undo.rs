@@ -1,4 +1,4 @@
-//! Takes a worktree, its branch and its directory away; keeps what would be lost with them.
+//! Takes work trees, their branches and their directory away; keeps what would be lost with them.
 
 use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 
@@ -6,18 +6,21 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     identity::{Identity, Presence},
     undo::{Assessment, Occasion, UndoOptions, UndoRecord, Undone},
+    workspace::Finding,
 };
 use rustix::fs::{AtFlags, FileType, statat};
 
 use super::{
     directory,
     look::{Look, Target, look},
+    refs::{self, is_there, kept_unseen, repository_gone},
     resource::{Kind, Resource},
+    returning,
     shared::Shared,
 };
 use crate::{
     files::{beneath, id::FileId, marker::Marker, trash::Fate},
-    git::{admin, branch::Verdict, history, repository::open_common, snapshot::Saved},
+    git::{admin, pack, repository::open_common, snapshot::Saved},
     text,
 };
 
@@ -53,7 +56,7 @@ pub(super) fn assess(
 ) -> Result<Assessment, Error> {
     let resource = Resource::of(record)?;
     match resource.kind {
-        Kind::Worktree => {
+        Kind::Worktree | Kind::Clone => {
             let place = place(
                 &resource,
                 identity(record)?,
@@ -72,37 +75,11 @@ pub(super) fn assess(
                 Err(error) => kept_unseen(error.to_string()),
             })
         }
-        Kind::Branch => assess_branch(&resource),
+        Kind::Branch => refs::assess_branch(&resource),
+        // It holds nothing that is not held elsewhere.
+        Kind::Base => Ok(Assessment::default()),
         Kind::Directory => directory::assess(&resource, identity(record)?),
     }
-}
-
-fn kept_unseen(why: String) -> Assessment {
-    Assessment {
-        changed: true,
-        losses: vec![text::single("unreadable", why)],
-    }
-}
-
-fn assess_branch(resource: &Resource) -> Result<Assessment, Error> {
-    if !is_there(resource)? {
-        return Ok(kept_unseen(repository_gone(resource)));
-    }
-    let mark = resource.mark();
-    let repository = open_common(&resource.common)?;
-    Ok(match resource.branch(&mark).judge(&repository)? {
-        Verdict::Gone | Verdict::NotOurs(_) => Assessment::default(),
-        Verdict::Free { tip, .. } => Assessment {
-            changed: tip != resource.base,
-            losses: Vec::new(),
-        },
-        Verdict::Holds { commits, .. } => Assessment {
-            changed: true,
-            losses: history::finding(&repository, &commits)
-                .into_iter()
-                .collect(),
-        },
-    })
 }
 
 /// Takes a resource away; `held` is the directory of the run, locked, if it is there.
@@ -114,8 +91,11 @@ pub(super) fn undo(
 ) -> Result<Undone, Error> {
     let resource = Resource::of(record)?;
     match resource.kind {
-        Kind::Worktree => undo_worktree(shared, &resource, identity(record)?, options, held),
-        Kind::Branch => undo_branch(shared, &resource, options),
+        Kind::Worktree | Kind::Clone => {
+            undo_tree(shared, &resource, identity(record)?, options, held)
+        }
+        Kind::Branch => refs::undo_branch(shared, &resource, options),
+        Kind::Base => refs::undo_base(shared, &resource, options),
         Kind::Directory => {
             directory::undo(shared, &resource, identity(record)?, options.force, held)
         }
@@ -126,20 +106,23 @@ pub(super) fn undo(
 pub(super) fn state(record: &UndoRecord) -> Result<Presence, Error> {
     let resource = Resource::of(record)?;
     let path = match resource.kind {
-        Kind::Worktree => &resource.tree,
+        Kind::Worktree | Kind::Clone => &resource.part.tree,
         Kind::Directory => &resource.directory,
-        Kind::Branch => {
+        Kind::Branch | Kind::Base => {
             if !is_there(&resource)? {
                 return Ok(Presence::Unknown(repository_gone(&resource)));
             }
-            let repository = open_common(&resource.common)?;
-            return Ok(
-                match repository.refname_to_id(&format!("refs/heads/{}", resource.branch)) {
-                    Ok(tip) => Presence::Present(Identity(tip.to_string())),
-                    Err(error) if error.code() == git2::ErrorCode::NotFound => Presence::Absent,
-                    Err(error) => Presence::Unknown(error.to_string()),
-                },
-            );
+            let repository = open_common(&resource.part.common)?;
+            let name = if resource.kind == Kind::Base {
+                resource.base_ref()
+            } else {
+                format!("refs/heads/{}", resource.part.branch)
+            };
+            return Ok(match repository.refname_to_id(&name) {
+                Ok(tip) => Presence::Present(Identity(tip.to_string())),
+                Err(error) if error.code() == git2::ErrorCode::NotFound => Presence::Absent,
+                Err(error) => Presence::Unknown(error.to_string()),
+            });
         }
     };
     Ok(match FileId::of(path)? {
@@ -175,18 +158,6 @@ fn identity(record: &UndoRecord) -> Result<Option<FileId>, Error> {
         .transpose()
 }
 
-/// Tells whether the repository of the launch is where it was; one that was replaced is not.
-fn is_there(resource: &Resource) -> Result<bool, Error> {
-    Ok(FileId::of(&resource.common)? == Some(resource.common_id))
-}
-
-fn repository_gone(resource: &Resource) -> String {
-    format!(
-        "the repository {} is gone, or another one",
-        resource.common.display()
-    )
-}
-
 fn place(
     resource: &Resource,
     known: Option<FileId>,
@@ -200,10 +171,15 @@ fn place(
         .ok()
         .flatten()
         .is_none_or(|marker| marker.ready);
-    let name = resource.tree.file_name().unwrap_or_default().to_owned();
+    let name = resource
+        .part
+        .tree
+        .file_name()
+        .unwrap_or_default()
+        .to_owned();
     let failed = |errno: rustix::io::Errno| {
         Error::io("failed to look at the work tree", errno.into())
-            .with("path", resource.tree.display())
+            .with("path", resource.part.tree.display())
     };
     let stat = match statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -216,7 +192,7 @@ fn place(
     {
         return Ok(Place::Another(format!(
             "{} is not the directory that was made",
-            resource.tree.display()
+            resource.part.tree.display()
         )));
     }
     let tree = beneath::open_directory(&parent, &name).map_err(failed)?;
@@ -254,14 +230,14 @@ fn look_at(
     .map(Some)
 }
 
-fn undo_worktree(
+fn undo_tree(
     shared: &Shared,
     resource: &Resource,
     known: Option<FileId>,
     options: UndoOptions,
     parent: Option<OwnedFd>,
 ) -> Result<Undone, Error> {
-    let discarded = shared.trash.holds(resource.owner(), Fate::Discard)?;
+    let discarded = shared.trash.holds(&resource.owner(), Fate::Discard)?;
     let place = place(resource, known, parent)?;
     let look = look_at(shared, resource, &place, options.occasion);
     let present = match place {
@@ -288,6 +264,19 @@ fn undo_worktree(
     let saves = !look.losses.is_empty();
     if saves && !options.force {
         return Ok(Undone::Kept(look.losses));
+    }
+    if !options.force
+        && let Some(finding) = kept_beside(shared, resource, options)?
+    {
+        return Ok(Undone::Kept(vec![finding]));
+    }
+    let returns = matches!(options.occasion, Occasion::Close | Occasion::End);
+    if resource.kind == Kind::Clone
+        && returns
+        && let Some(tip) = look.tip
+        && let Some(kept) = returning::bring_back(shared, resource, &look.repository, tip)?
+    {
+        return Ok(Undone::Kept(kept));
     }
     let snapshot = if saves {
         match save(shared, resource, present.as_ref(), &look) {
@@ -321,12 +310,12 @@ fn undo_worktree(
             &present.parent,
             &present.name,
             present.id,
-            resource.owner(),
+            &resource.owner(),
             fate,
         )?;
     }
     drop_entry(shared, resource)?;
-    shared.trash.empty(resource.owner())?;
+    shared.trash.empty(&resource.owner())?;
     Ok(Undone::Removed { snapshot })
 }
 
@@ -338,7 +327,7 @@ fn without_repository(
     force: bool,
 ) -> Result<Undone, Error> {
     let Some(present) = present else {
-        return Ok(if shared.trash.empty(resource.owner())? {
+        return Ok(if shared.trash.empty(&resource.owner())? {
             Undone::REMOVED
         } else {
             Undone::AlreadyGone
@@ -354,7 +343,7 @@ fn without_repository(
         &present.parent,
         &present.name,
         present.id,
-        resource.owner(),
+        &resource.owner(),
         Fate::Keep,
     )?;
     Ok(Undone::REMOVED)
@@ -366,82 +355,60 @@ fn save(
     present: Option<&Present>,
     look: &Look,
 ) -> Result<String, Error> {
-    let _lock = shared.locks.lock_blocking(resource.common_id)?;
+    let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
+    let source = open_common(&resource.part.common)?;
+    if resource.kind == Kind::Clone {
+        returning::copy_work(&source, look, resource)?;
+    }
     let saved = Saved {
-        repository: &look.repository,
+        repository: &source,
         run: &resource.run,
         head: look.head,
         tips: &look.unheld,
     };
-    match (present, &look.found) {
+    let name = match (present, &look.found) {
         (Some(present), Some(found)) => saved.tree(&present.tree, found),
         _ => saved.commits(),
+    };
+    if resource.kind == Kind::Clone {
+        pack::sweep(&resource.part.common, &resource.mark())?;
     }
+    name
 }
 
-/// Removes the entry of the worktree from the repository.
-fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
-    let _lock = shared.locks.lock_blocking(resource.common_id)?;
-    let (reason, tree) = (resource.reason(), &resource.tree);
-    if let Some(entry) = admin::find(&resource.common, Some(&reason), tree)? {
-        admin::remove(&resource.common, &entry)?;
-    }
-    admin::sweep(&resource.common)
-}
-
-fn undo_branch(
+/// Finds out whether another part of the workspace holds what would be lost: a workspace is kept whole.
+fn kept_beside(
     shared: &Shared,
     resource: &Resource,
     options: UndoOptions,
-) -> Result<Undone, Error> {
-    if !is_there(resource)? {
-        return Ok(
-            if options.force && FileId::of(&resource.common)?.is_none() {
-                Undone::AlreadyGone
-            } else {
-                Undone::Kept(vec![text::single("unreadable", repository_gone(resource))])
-            },
-        );
-    }
-    let _lock = shared.locks.lock_blocking(resource.common_id)?;
-    let mark = resource.mark();
-    let branch = resource.branch(&mark);
-    let repository = open_common(&resource.common)?;
-    let verdict = branch.judge(&repository)?;
-    let checked_out = match verdict {
-        Verdict::Gone => {
-            branch.sweep()?;
-            return Ok(Undone::AlreadyGone);
+) -> Result<Option<Finding>, Error> {
+    let mut kept = Vec::new();
+    for part in &resource.others {
+        let other = resource.of_other(part);
+        let place = place(&other, None, beneath::open_root(&other.directory).ok())?;
+        if !matches!(place, Place::Ours(_)) {
+            continue;
         }
-        Verdict::NotOurs(why) => return Ok(Undone::NotOurs(why)),
-        Verdict::Free { .. } | Verdict::Holds { .. } => branch.checked_out()?,
-    };
-    if let Some(finding) = checked_out {
-        return Ok(Undone::Kept(vec![finding]));
-    }
-    match verdict {
-        Verdict::Holds { commits, .. } if !options.force => Ok(Undone::Kept(
-            history::finding(&repository, &commits)
-                .into_iter()
-                .collect(),
-        )),
-        Verdict::Holds { tip, commits } => {
-            let snapshot = Saved {
-                repository: &repository,
-                run: &resource.run,
-                head: tip,
-                tips: &commits,
-            }
-            .commits()?;
-            branch.delete(&repository, tip, None)?;
-            Ok(Undone::Removed {
-                snapshot: Some(snapshot),
-            })
+        match look_at(shared, &other, &place, options.occasion) {
+            Ok(Some(look)) if look.losses.is_empty() => {}
+            // What cannot be looked at is kept as well.
+            _ => kept.push(part.tree.file_name().unwrap_or_default().to_owned()),
         }
-        Verdict::Free { tip, holder } => {
-            branch.delete(&repository, tip, holder.as_ref())?;
-            Ok(Undone::REMOVED)
-        }
-        Verdict::Gone | Verdict::NotOurs(_) => Ok(Undone::AlreadyGone),
     }
+    Ok(text::finding("beside", &kept, |name| {
+        name.display().to_string()
+    }))
+}
+
+/// Removes the entry of the worktree from the repository; a clone has none.
+fn drop_entry(shared: &Shared, resource: &Resource) -> Result<(), Error> {
+    if resource.kind == Kind::Clone {
+        return Ok(());
+    }
+    let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
+    let (reason, tree) = (resource.reason(), &resource.part.tree);
+    if let Some(entry) = admin::find(&resource.part.common, Some(&reason), tree)? {
+        admin::remove(&resource.part.common, &entry)?;
+    }
+    admin::sweep(&resource.part.common)
 }

@@ -14,10 +14,11 @@ use groundcrew_core::{
     workspace::WorkspaceRequest,
 };
 
-const CHECKPOINTS: [&str; 4] = [
+const CHECKPOINTS: [&str; 5] = [
     "directory-made",
     "branch-made",
     "worktree-added",
+    "files-written",
     "checked-out",
 ];
 
@@ -25,7 +26,7 @@ const CHECKPOINTS: [&str; 4] = [
 async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     for at in CHECKPOINTS {
         let recorder = Recorder {
             fail_at: Some(at),
@@ -43,7 +44,7 @@ async fn f067_a_launch_that_ends_at_any_checkpoint_leaves_nothing() {
 async fn f067_a_launch_that_dies_before_an_identity_is_stored_leaves_nothing() {
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let recorder = Recorder {
         fail_at: Some("identify"),
         ..Recorder::default()
@@ -62,7 +63,7 @@ async fn f067_a_launch_that_dies_before_an_identity_is_stored_leaves_nothing() {
 async fn a_cancelled_launch_leaves_nothing() {
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     for at in &CHECKPOINTS[..3] {
         let recorder = Recorder {
             cancel_at: Some((at, CancelToken::new())),
@@ -91,7 +92,7 @@ async fn f072_f097_cancelling_ends_git_and_all_its_children() {
         &format!("sleep 600 & echo $! >'{pid}.new'; mv '{pid}.new' '{pid}'; wait; exit 1"),
     );
     let token = CancelToken::new();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let fixture = Arc::new(fixture);
     let canceller = async {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -116,19 +117,6 @@ async fn f072_f097_cancelling_ends_git_and_all_its_children() {
     fixture.assert_same(&before, "repository");
 }
 
-/// Waits until a process is gone, or a zombie that nobody has waited for.
-async fn assert_dead(pid: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.is_empty() || stat.contains(") Z ") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "process {pid} lives: {stat}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
     let mut fixture = Fixture::new();
@@ -145,7 +133,7 @@ async fn f067_an_undo_waits_for_a_git_that_outlived_its_controller() {
         ),
     );
     // A shell gives background commands another stdin, unless it is named.
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let launch = fixture.launch_with(&request, Recorder::default()).await;
     assert!(launch.result.is_err());
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -167,7 +155,7 @@ async fn f071_success_without_a_result_is_an_error() {
         let mut fixture = Fixture::new();
         let before = fixture.fingerprint();
         wrapper(&mut fixture, subcommand, "exit 0");
-        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         let error = launch.result.as_ref().unwrap_err();
         assert!(error.message().contains(message), "{error:?}");
@@ -185,7 +173,7 @@ async fn f071_an_index_without_files_is_an_error_and_leaves_nothing() {
         "read-tree",
         "git \"$@\"; for a in \"$@\"; do case $a in --work-tree=*) rm \"${a#--work-tree=}/f\";; esac; done; exit 0",
     );
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let launch = fixture.launch_with(&request, Recorder::default()).await;
     let error = launch.result.as_ref().unwrap_err();
     assert!(
@@ -212,7 +200,7 @@ async fn f067_git_killed_at_any_moment_leaves_nothing() {
                     delay * 4
                 ),
             );
-            let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+            let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
             let launch = fixture.launch_with(&request, Recorder::default()).await;
             assert!(launch.result.is_err());
             let what = format!("{subcommand} after {delay}");
@@ -230,7 +218,7 @@ async fn c22_the_words_of_git_are_in_the_error_and_a_retry_is_free() {
         "read-tree",
         "echo 'fatal: no luck' >&2; exit 128",
     );
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     for _ in 0..2 {
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         let error = launch.result.as_ref().unwrap_err();
@@ -302,7 +290,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
             fs::write(entry(f, launch).join("index.lock"), "").unwrap();
         }),
     ];
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     for (what, wreck) in added {
         let recorder = Recorder {
             fail_at: Some("worktree-added"),
@@ -344,7 +332,7 @@ async fn f067_f068_f069_what_a_killed_git_leaves_is_undone() {
 #[tokio::test]
 async fn a_file_that_somebody_put_in_a_half_made_tree_is_kept() {
     let fixture = Fixture::new();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let recorder = Recorder {
         fail_at: Some("worktree-added"),
         ..Recorder::default()
@@ -363,7 +351,7 @@ async fn a_file_that_somebody_put_in_a_half_made_tree_is_kept() {
 async fn f061_f085_a_directory_that_is_there_already_is_left_as_it_is() {
     let fixture = Fixture::new();
     let recorder = Recorder::default();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let planned = fixture.plan(&request).await.unwrap();
     let directory = planned.workspace.unwrap().path.parent().unwrap().to_owned();
     // The name has the run's id in it: only another one can be taken here.
@@ -383,7 +371,7 @@ async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
     for at in 0..64 {
         let (fixture, preparer) = (Arc::clone(&fixture), preparers[at % 2].clone());
         set.spawn(async move {
-            let mut request = request(WorkspaceRequest::Worktree(fixture.spec()));
+            let mut request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
             request.title = Some("same".to_owned());
             let recorder = Recorder::default();
             launch(

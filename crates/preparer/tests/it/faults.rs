@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use groundcrew_core::workspace::WorkspaceRequest;
+use groundcrew_core::workspace::{CloneObjects, FetchSpec, RepositorySpec, WorkspaceRequest};
 
 use crate::fixture::*;
 
@@ -23,7 +23,7 @@ async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
                 "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} {program} \"$@\""
             ),
         );
-        let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+        let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         if launch.result.is_ok() {
             assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
@@ -93,5 +93,69 @@ async fn f046_f048_f070_needs_strace_git_that_meets_an_error_anywhere_leaves_not
             )
             .await;
         }
+    }
+}
+
+/// Ends or fails git while it fetches a start point, or while it writes the files of a clone, at every few system calls.
+async fn sweep_beside(subcommand: &str, fault: &str, step: usize) {
+    for point in (1..400).step_by(step) {
+        let mut fixture = Fixture::new();
+        let clone = fixture.path().join("clone");
+        let up = fixture.repository.to_str().unwrap();
+        git(
+            &fixture.path(),
+            &["clone", "-q", up, clone.to_str().unwrap()],
+        );
+        git(
+            &fixture.repository,
+            &["commit", "-q", "--allow-empty", "-m", "ahead"],
+        );
+        let before = git(&clone, &["show-ref"]);
+        wrapper(
+            &mut fixture,
+            subcommand,
+            &format!(
+                "exec strace -f -o /dev/null -e trace=write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} git \"$@\""
+            ),
+        );
+        let spec = RepositorySpec {
+            fetch: Some(FetchSpec::default()),
+            ..RepositorySpec::new(&clone)
+        };
+        let request = request(WorkspaceRequest::Clone {
+            repositories: vec![spec],
+            objects: CloneObjects::Shared,
+        });
+        let mut launch = fixture.launch_with(&request, Recorder::default()).await;
+        let what = format!("{subcommand} {fault} {point}");
+        if launch.result.is_ok() {
+            assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "", "{what}");
+            git(launch.tree(), &["fsck", "--full"]);
+        }
+        launch.identities.clear();
+        assert_undone(&fixture, &launch, &what).await;
+        assert_eq!(git(&clone, &["show-ref"]), before, "{what}");
+        assert!(!clone.join(".git/refs/groundcrew").exists(), "{what}");
+        git(&clone, &["fsck", "--full"]);
+        if launch.result.is_ok() && fault.contains("SIGKILL") {
+            assert!(point > 10, "{what}: nothing was injected");
+            return;
+        }
+        if point > 60 {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f067_f070_needs_strace_a_fetch_or_a_clone_that_git_breaks_off_leaves_nothing() {
+    if !can_trace() {
+        return;
+    }
+    let kill = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
+    for subcommand in ["fetch", "read-tree"] {
+        sweep_beside(subcommand, kill, 2 * KILL_STEP).await;
+        sweep_beside(subcommand, "write:error=ENOSPC", ERROR_STEP).await;
+        sweep_beside(subcommand, "openat:error=EMFILE", ERROR_STEP).await;
     }
 }

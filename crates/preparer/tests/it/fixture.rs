@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use groundcrew_core::{
@@ -21,7 +22,7 @@ use groundcrew_core::{
     undo::{Component, Occasion, UndoOptions, UndoRecord, Undone},
     workspace::{Finding, RepositorySpec, Workspace, WorkspaceRequest},
 };
-use groundcrew_preparer::{GitProgram, UserGitConfig, WorktreeConfig, WorktreePreparer};
+use groundcrew_preparer::{GitProgram, Transport, UserGitConfig, WorktreeConfig, WorktreePreparer};
 use tempfile::TempDir;
 
 pub(crate) const CLOSE: UndoOptions = options(Occasion::Close, false);
@@ -228,16 +229,14 @@ impl Fixture {
             install: self.install.clone(),
             git: self.git.clone(),
             user,
+            template: None,
+            transport: Transport::default(),
         })
         .unwrap()
     }
 
     pub(crate) fn spec(&self) -> RepositorySpec {
-        RepositorySpec {
-            path: self.repository.clone(),
-            base: None,
-            branch: None,
-        }
+        RepositorySpec::new(&self.repository)
     }
 
     pub(crate) async fn plan(&self, request: &LaunchRequest) -> Result<Contribution, Error> {
@@ -254,7 +253,8 @@ impl Fixture {
     }
 
     pub(crate) async fn plan_spec(&self, spec: RepositorySpec) -> Result<Contribution, Error> {
-        self.plan(&request(WorkspaceRequest::Worktree(spec))).await
+        self.plan(&request(WorkspaceRequest::Worktree(vec![spec])))
+            .await
     }
 
     /// Plans and applies; panics if planning fails.
@@ -267,7 +267,7 @@ impl Fixture {
     }
 
     pub(crate) async fn launch(&self) -> Launch {
-        let request = request(WorkspaceRequest::Worktree(self.spec()));
+        let request = request(WorkspaceRequest::Worktree(vec![self.spec()]));
         let launch = self.launch_with(&request, Recorder::default()).await;
         launch.result.as_ref().unwrap();
         launch
@@ -278,7 +278,7 @@ impl Fixture {
         &self,
         launch: &Launch,
         options: UndoOptions,
-    ) -> BTreeMap<&'static str, Undone> {
+    ) -> BTreeMap<String, Undone> {
         self.try_undo(launch, options).await.unwrap()
     }
 
@@ -286,12 +286,13 @@ impl Fixture {
         &self,
         launch: &Launch,
         options: UndoOptions,
-    ) -> Result<BTreeMap<&'static str, Undone>, Error> {
+    ) -> Result<BTreeMap<String, Undone>, Error> {
         let mut answers = BTreeMap::new();
-        for key in ["worktree", "branch", "directory"] {
-            let record = launch.record(key);
+        for resource in launch.contribution.resources.iter().rev() {
+            let record = launch.record(&resource.key);
             if record.due.on(options.occasion) {
-                answers.insert(key, self.preparer().undo(&record, options).await?);
+                let undone = self.preparer().undo(&record, options).await?;
+                answers.insert(record.key, undone);
             }
         }
         Ok(answers)
@@ -450,4 +451,17 @@ pub(crate) fn wrapper(fixture: &mut Fixture, subcommand: &str, instead: &str) {
     );
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     fixture.git = GitProgram::Path(script);
+}
+
+/// Waits until a process is gone, or a zombie that nobody has waited for.
+pub(crate) async fn assert_dead(pid: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.is_empty() || stat.contains(") Z ") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "process {pid} lives: {stat}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -7,6 +7,8 @@
     reason = "what a test cannot set up must fail it, and what it skips must be seen"
 )]
 
+mod clones;
+mod ephemeral;
 mod failing;
 mod faults;
 mod fixture;
@@ -14,4 +16,6 @@ mod keeping;
 mod making;
 mod owning;
 mod running;
+mod several;
+mod starting;
 mod tasks;

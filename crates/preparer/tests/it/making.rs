@@ -22,6 +22,7 @@ async fn a_worktree_is_made_and_taken_back_without_a_trace() {
             "directory-made",
             "branch-made",
             "worktree-added",
+            "files-written",
             "checked-out"
         ]
     );
@@ -83,7 +84,7 @@ async fn the_callers_subdirectory_is_kept_and_a_new_one_is_told() {
 async fn a_plan_has_no_effect_and_repeats_itself() {
     let fixture = Fixture::new();
     let before = fixture.fingerprint();
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let (attempt, run) = (AttemptId::generate().unwrap(), RunId::generate().unwrap());
     let cx = PlanContext {
         request: &request,
@@ -233,7 +234,7 @@ async fn c27_a_start_point_is_resolved_to_a_commit_and_never_checked_out_itself(
         "refs/heads/main",
     ] {
         spec.base = Some(base.to_owned());
-        let request = request(WorkspaceRequest::Worktree(spec.clone()));
+        let request = request(WorkspaceRequest::Worktree(vec![spec.clone()]));
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         launch.result.as_ref().unwrap();
         assert_eq!(launch.workspace().base.as_deref(), Some(&*tip), "{base}");
@@ -304,7 +305,7 @@ async fn f090_bare_and_linked_repositories_work() {
     for (path, subject) in [(bare, "first"), (linked, "on the side")] {
         let mut spec = fixture.spec();
         spec.path = path.clone();
-        let request = request(WorkspaceRequest::Worktree(spec));
+        let request = request(WorkspaceRequest::Worktree(vec![spec]));
         let launch = fixture.launch_with(&request, Recorder::default()).await;
         launch.result.as_ref().unwrap();
         assert_eq!(git(launch.tree(), &["log", "-1", "--format=%s"]), subject);

@@ -188,7 +188,7 @@ async fn c30_a_filled_submodule_is_kept() {
     spec.path = fixture.repository.join("lib");
     let launch = fixture
         .launch_with(
-            &request(WorkspaceRequest::Worktree(spec)),
+            &request(WorkspaceRequest::Worktree(vec![spec])),
             Recorder::default(),
         )
         .await;

@@ -207,7 +207,7 @@ async fn an_identity_is_supplied_only_where_nobody_has_one() {
         ]
     );
     assert!(contribution.warnings.iter().any(|w| w.contains("identity")));
-    let mut request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let mut request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     for key in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"] {
         let key = Key::new(key).unwrap();
         request
@@ -233,7 +233,7 @@ async fn the_users_line_ends_are_written() {
         global: Some(file),
         ..UserGitConfig::default()
     });
-    let request = request(WorkspaceRequest::Worktree(fixture.spec()));
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
     let recorder = Recorder::default();
     let launch = launch(
         &preparer,
@@ -327,7 +327,7 @@ async fn f086_a_branch_made_between_plan_and_apply_is_not_touched() {
     let fixture = Fixture::new();
     let mut spec = fixture.spec();
     spec.branch = Some("wanted".to_owned());
-    let request = request(WorkspaceRequest::Worktree(spec));
+    let request = request(WorkspaceRequest::Worktree(vec![spec]));
     let recorder = Recorder {
         run_at: Some(("directory-made", fixture.repository.clone())),
         ..Recorder::default()

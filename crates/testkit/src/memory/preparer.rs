@@ -178,6 +178,7 @@ impl Preparer for MemoryPreparer {
                 branch: None,
                 base: None,
                 owned: true,
+                repositories: Vec::new(),
             });
         Ok(Some(Contribution {
             workspace,
