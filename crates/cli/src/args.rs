@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod containers;
 mod secret;
 
 use std::{ffi::OsString, time::Duration};
@@ -15,6 +16,7 @@ pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
+pub(crate) use containers::ContainerArgs;
 
 /// Launches coding agents in isolated workspaces, and takes everything back.
 #[derive(Clone, Debug, Parser)]
@@ -119,7 +121,8 @@ impl Verb {
 /// Kinds of workspaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// A git worktree of each repository, on a branch of its own.
+    /// A git worktree of each repository, on a branch of its own; `bind` is another word for it.
+    #[value(alias = "bind")]
     Worktree,
     /// A private clone of each repository; its branch is brought back when the run is closed.
     Clone,
@@ -134,10 +137,10 @@ pub(crate) enum Kind {
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
-    /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
+    /// Executor: `worktree`, `local` or `docker` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
     pub executor: Option<ExecutorName>,
-    /// Kind of the workspace [default: `worktree` inside a repository, else `scratch`].
+    /// Kind of the workspace [default: `worktree` inside a repository, `clone` with `docker`, else `scratch`].
     #[arg(long, value_enum, value_name = "KIND")]
     pub workspace: Option<Kind>,
     /// Repository, or a directory in it [default: the current directory]. May be repeated.
@@ -170,6 +173,9 @@ pub(crate) struct PlaceArgs {
     /// Keep the workspace even if nothing was changed in it.
     #[arg(long)]
     pub keep: bool,
+    /// What a container is, with `docker`.
+    #[command(flatten)]
+    pub container: ContainerArgs,
 }
 
 /// How a command is run.

@@ -28,6 +28,8 @@ use crate::{
 const LOCAL: &str = "local";
 /// The executor of host processes in worktrees.
 const WORKTREE: &str = "worktree";
+/// The executor of containers.
+const DOCKER: &str = "docker";
 /// The tenant of everything that is launched from the command line.
 const TENANT: &str = "default";
 
@@ -62,6 +64,7 @@ pub(crate) fn fresh(
         caches: variables.caches,
         lease,
         keep: args.place.keep,
+        options: args.place.container.options(),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -105,6 +108,7 @@ pub(crate) fn resumed(
         caches: variables.caches,
         lease,
         keep: record.keep,
+        options: record.options.clone(),
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
 }
@@ -143,11 +147,17 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         .executor
         .as_ref()
         .is_some_and(|name| name.as_str() == LOCAL);
+    let docker = args
+        .executor
+        .as_ref()
+        .is_some_and(|name| name.as_str() == DOCKER);
     let inside = repository_of(here).is_some();
     let kind = args.workspace.unwrap_or(match (local, &named[..]) {
         (true, []) => Kind::Scratch,
         (true, _) => Kind::InPlace,
         (false, []) if !inside => Kind::Scratch,
+        // What runs in a container has no way into the repository, unless one is asked for.
+        (false, _) if docker => Kind::Clone,
         (false, _) => Kind::Worktree,
     });
     let of_git = matches!(kind, Kind::Worktree | Kind::Clone);

@@ -65,6 +65,10 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         run: run.clone(),
         session: session.clone(),
         workspace: workspace.as_ref().map(|workspace| workspace.path.clone()),
+        shared: contributions
+            .iter()
+            .flat_map(|(_, contribution)| contribution.shared.clone())
+            .collect(),
         lease: Lease::UNTIL_COMMIT,
         options: request.options.clone(),
     };

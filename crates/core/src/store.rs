@@ -136,6 +136,9 @@ pub struct RunRecord {
     /// What its executor returned, by the names under which it is kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_secrets: Vec<SecretRef>,
+    /// What was asked of its executor; never a secret.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub options: serde_json::Map<String, serde_json::Value>,
     /// What a protocol needs to go on with the conversation; survives failed starts.
     pub resume_token: Option<String>,
     /// Whether the workspace stays even if nothing was changed.

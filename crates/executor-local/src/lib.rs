@@ -4,7 +4,6 @@ mod executor;
 mod holder;
 mod instance_directory;
 mod life;
-mod private_files;
 mod probe;
 
 pub use executor::{LocalConfig, LocalExecutor};

@@ -65,6 +65,10 @@ pub struct StartFile {
     pub uid: u32,
     /// The boot in which it was written.
     pub boot: String,
+    /// Whether the variables that the supervisor itself was started with are the weakest ones of its processes: those of an
+    /// image, where an engine starts it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inherits: bool,
 }
 
 /// Reads which boot of the machine this is.
@@ -108,6 +112,7 @@ impl StartFile {
             lease,
             uid: rustix::process::geteuid().as_raw(),
             boot: boot_id()?,
+            inherits: false,
         })
     }
 

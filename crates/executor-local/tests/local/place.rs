@@ -82,6 +82,7 @@ pub(crate) fn instance_spec(lease: Lease) -> InstanceSpec {
         run: RunId::new("run-1").unwrap(),
         session: SessionId::new("session-1").unwrap(),
         workspace: None,
+        shared: Vec::new(),
         lease,
         options: serde_json::Map::new(),
     }

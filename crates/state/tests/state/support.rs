@@ -41,6 +41,7 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
+        options: serde_json::Map::new(),
         resume_token: None,
         keep: false,
         kept: Vec::new(),

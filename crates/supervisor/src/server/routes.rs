@@ -59,9 +59,7 @@ async fn route(
         (&Method::GET, []) => Ok(body::json(&hello(control))),
         (&Method::PUT, ["environment"]) => {
             let bytes = body::read(incoming, MAX_ENVIRONMENT).await?;
-            control
-                .processes
-                .set_environment(wire::decode_environment(&bytes)?);
+            control.set_environment(&wire::decode_environment(&bytes)?);
             Ok(body::json(&()))
         }
         (&Method::PUT, ["lease"]) => {

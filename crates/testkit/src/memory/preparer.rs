@@ -182,6 +182,7 @@ impl Preparer for MemoryPreparer {
             });
         Ok(Some(Contribution {
             workspace,
+            shared: Vec::new(),
             environment: self.environment.clone(),
             resources,
             warnings: self.warnings.clone(),

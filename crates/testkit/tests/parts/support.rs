@@ -35,6 +35,7 @@ pub(crate) fn record(run: &str, session: &str) -> RunRecord {
         agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
+        options: serde_json::Map::new(),
         resume_token: None,
         keep: false,
         kept: Vec::new(),
@@ -73,6 +74,7 @@ pub(crate) fn instance_spec(world: &MemoryWorld) -> InstanceSpec {
         run: RunId::new("run").unwrap(),
         session: SessionId::new("session").unwrap(),
         workspace: Some(PathBuf::from("/memory")),
+        shared: Vec::new(),
         lease: Lease::UNTIL_COMMIT,
         options: serde_json::Map::new(),
     }
