@@ -161,9 +161,11 @@ impl Order<'_> {
         };
         let (user, group) = self.user;
         let options = self.options;
-        let tmpfs = options
-            .read_only
-            .then(|| HashMap::from([("/tmp".to_owned(), "rw,nosuid,nodev,mode=1777".to_owned())]));
+        // It gets the mode that the image's own has, which may be closed to this user.
+        let tmpfs = options.read_only.then(|| {
+            let flags = format!("rw,nosuid,nodev,mode=1777,uid={user},gid={group}");
+            HashMap::from([("/tmp".to_owned(), flags)])
+        });
         let host = HostConfig {
             memory: options.memory,
             // No more with swap than without.

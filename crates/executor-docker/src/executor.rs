@@ -19,6 +19,7 @@ use groundcrew_core::{
 use groundcrew_supervisor::{
     Connector, LoggedInstance, SOCKET, StartFile, StartLock, SupervisorInstance, UnixConnector,
 };
+use tokio::time::Instant;
 
 use crate::{
     bridge::Bridges,
@@ -270,10 +271,20 @@ impl Executor for DockerExecutor {
         let body = order.body(&self.engine)?;
         progress.line("creating the container");
         place.begin_creating()?;
-        let container = container::create(&self.engine, id, body).await?;
-        place.done_creating()?;
-        progress.line("starting the container");
-        container::start(&self.engine, &container, &options).await?;
+        let asked = async {
+            let container = container::create(&self.engine, id, body).await?;
+            progress.line("starting the container");
+            container::start(&self.engine, &container, &options).await?;
+            Ok(container)
+        };
+        let container = match asked.await {
+            // The engine may be at it still: the note about it stays.
+            Err(error) if is_open(&error) => return Err(error),
+            asked => {
+                place.done_creating()?;
+                asked?
+            }
+        };
         progress.line("waiting for the supervisor");
         life::up(&self.engine, &container, &place.path().join(CONTROL)).await?;
         Ok(Created {
@@ -322,20 +333,21 @@ impl Executor for DockerExecutor {
         };
         if let Some(mut place) = place {
             place.set_aside(id)?;
-            if chosen.is_none() {
-                // One that the engine made between the two looks, or is still about to.
-                let found = if place.is_creating()? {
-                    life::late(&self.engine, &self.install, id).await?
+            // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
+            let until = place.is_creating()?.then(|| Instant::now() + life::LATE);
+            loop {
+                if let Some(container) = chosen {
+                    life::remove(&self.engine, &container).await?;
+                } else if until.is_none_or(|until| Instant::now() >= until) {
+                    break;
                 } else {
-                    life::find(&self.engine, &self.install, id).await?
-                };
+                    tokio::time::sleep(life::LOOK).await;
+                }
+                let found = life::find(&self.engine, &self.install, id).await?;
                 chosen = match life::chosen(found, identity) {
                     Ok(chosen) => chosen,
                     Err(why) => return Ok(Undone::NotOurs(why)),
                 };
-            }
-            if let Some(container) = &chosen {
-                life::remove(&self.engine, container).await?;
             }
             self.clear(id, &place)?;
             return Ok(Undone::REMOVED);
@@ -383,6 +395,14 @@ impl Executor for DockerExecutor {
         ids.dedup();
         Ok(ids)
     }
+}
+
+/// Whether an error leaves open what the engine does with the request.
+fn is_open(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::TimedOut | ErrorKind::Unavailable | ErrorKind::Protocol
+    )
 }
 
 impl DockerExecutor {

@@ -7,7 +7,7 @@ use groundcrew_core::{
     id::{InstallId, InstanceId},
     identity::Identity,
 };
-use groundcrew_supervisor::SOCKET;
+use groundcrew_supervisor::{Connector as _, SOCKET, UnixConnector};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -22,8 +22,11 @@ const UP_TIME: Duration = Duration::from_secs(30);
 /// How long processes may take after they were asked to end, the supervisor's own killing included.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a container that the engine was asked for is looked for once it cannot be made any more.
-const LATE: Duration = Duration::from_secs(2);
+/// How long a container that the engine was asked for is looked for once it cannot be asked for it any more.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+/// How long the looks are apart.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// The first word of a supervisor, which the engine keeps.
 #[derive(Debug, Deserialize)]
@@ -39,10 +42,10 @@ enum FirstWord {
 ///
 /// Why it did not come up: its own words, the exit code, or that memory ran out.
 pub(crate) async fn up(engine: &Engine, container: &str, control: &Path) -> Result<(), Error> {
-    let socket = control.join(SOCKET);
+    let connector = UnixConnector::new(control.join(SOCKET));
     tokio::select! {
         biased;
-        () = appears(&socket) => Ok(()),
+        () = listens(&connector) => Ok(()),
         ended = engine.ended(container) => {
             ended?;
             Err(why(engine, container).await)
@@ -56,10 +59,16 @@ pub(crate) async fn up(engine: &Engine, container: &str, control: &Path) -> Resu
     }
 }
 
-/// Waits for a file; what another kernel object does inside a container has no event for us but its effect.
-async fn appears(path: &Path) {
+/// Waits until somebody listens; what happens inside a container has no event for us but its effect.
+///
+/// That its socket exists is not enough: for a moment nobody listens on it.
+async fn listens(connector: &UnixConnector) {
     let mut pause = Duration::from_millis(1);
-    while std::fs::symlink_metadata(path).is_err() {
+    while connector
+        .open()
+        .await
+        .is_err_and(|error| error.kind() == ErrorKind::Unavailable)
+    {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(10));
     }
@@ -169,22 +178,6 @@ async fn gone(engine: &Engine, container: &str, why: Error) -> Result<(), Error>
         pause = (pause * 2).min(Duration::from_millis(200));
     }
     Ok(())
-}
-
-/// Looks for a container that the engine was asked for and has not told of; from now on it cannot be asked for it.
-pub(crate) async fn late(
-    engine: &Engine,
-    install: &InstallId,
-    id: &InstanceId,
-) -> Result<Vec<Listed>, Error> {
-    let deadline = Instant::now() + LATE;
-    loop {
-        let found = find(engine, install, id).await?;
-        if !found.is_empty() || Instant::now() >= deadline {
-            return Ok(found);
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 #[cfg(test)]
