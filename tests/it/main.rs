@@ -10,6 +10,7 @@ mod bad_input;
 mod concurrency;
 mod controller_death;
 mod detached;
+mod docker;
 mod documents;
 mod environment;
 mod faults;

@@ -10,6 +10,7 @@ mod fuzz;
 mod gates;
 mod metadata;
 mod process;
+mod supervisor;
 mod test;
 mod tidy;
 
@@ -44,7 +45,7 @@ enum Command {
     Tidy,
     /// Build and run every test; the last line counts them.
     Test {
-        /// What must not be skipped: git, cc, tmux.
+        /// What must not be skipped: git, cc, tmux, strace, docker.
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         require: Vec<String>,
         /// Run only tests whose name contains this.
@@ -72,6 +73,8 @@ enum Command {
         #[arg(long, default_value_t = fuzz::CASES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         cases: u32,
     },
+    /// Build the supervisor for containers, and print where it is.
+    Supervisor,
     /// Run every gate; the last line counts the tests.
     Ci,
     /// Write down the time at which this program runs, and end.
@@ -114,6 +117,7 @@ fn run(command: Command, started: u64) -> Result<bool> {
             bench::run(&metadata, full, usize::from(iterations))?;
         }
         Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
+        Command::Supervisor => console::say(supervisor::build(&metadata)?.display().to_string()),
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } => {}
     }

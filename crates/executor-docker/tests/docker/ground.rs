@@ -297,9 +297,12 @@ pub(crate) async fn read_until(
             }
             other => panic!("unexpected {other:?}"),
         }
-        let text = String::from_utf8_lossy(&said);
-        if !enough.is_empty() && text.contains(enough) {
-            return (text.into_owned(), None);
+        // Only where something is waited for: long outputs are not searched again and again.
+        if !enough.is_empty() {
+            let text = String::from_utf8_lossy(&said);
+            if text.contains(enough) {
+                return (text.into_owned(), None);
+            }
         }
     }
 }

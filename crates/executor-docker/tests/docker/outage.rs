@@ -74,8 +74,8 @@ impl Drop for Private {
     fn drop(&mut self) {
         // Frozen ones would not hear it.
         let pid = Pid::from_child(&self.child);
-        drop(kill_process(pid, Signal::CONT));
-        drop(kill_process(pid, Signal::TERM));
+        let _gone = kill_process(pid, Signal::CONT);
+        let _gone = kill_process(pid, Signal::TERM);
         drop(self.child.wait());
         let exec = self.directory.path().join("exec");
         drop(Command::new("umount").arg("-R").arg(&exec).output());
@@ -168,8 +168,9 @@ async fn f104_heavy_needs_docker_what_a_frozen_engine_makes_late_is_caught() {
         assert!(ground.executor.delete(&ids[0], None).await.is_err());
         assert!(ground.executor.list().await.is_err());
         engine.signal(Signal::CONT);
-        for id in &ids {
-            let undone = ground.executor.delete(id, None).await.unwrap();
+        let deletions = ids.iter().map(|id| ground.executor.delete(id, None));
+        for undone in futures_util::future::join_all(deletions).await {
+            let undone = undone.unwrap();
             assert!(
                 matches!(undone, Undone::Removed { .. } | Undone::AlreadyGone),
                 "{undone:?}"
