@@ -14,6 +14,7 @@ use crate::{
     request::{LaunchIntent, LaunchRequest, Mode},
     shared::Shared,
     store::{RunRecord, RunState},
+    workspace::Workspace,
 };
 
 type Contributions = Vec<(Arc<dyn Preparer>, Contribution)>;
@@ -60,18 +61,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         problems.push(no_preparer(&request));
     }
     // Everything else is looked at even so: all problems are told at once.
-    let spec = InstanceSpec {
-        install: shared.parts.install.clone(),
-        run: run.clone(),
-        session: session.clone(),
-        workspace: workspace.as_ref().map(|workspace| workspace.path.clone()),
-        shared: contributions
-            .iter()
-            .flat_map(|(_, contribution)| contribution.shared.clone())
-            .collect(),
-        lease: Lease::UNTIL_COMMIT,
-        options: request.options.clone(),
-    };
+    let spec = specification(cx, &session, workspace.as_ref(), &contributions);
     problems.extend(registration.executor.check(&spec).err());
     problems.extend(duplicate_keys(&contributions).err());
     let identity = workspace
@@ -122,6 +112,27 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         caches: agent.caches,
         warnings,
     })
+}
+
+/// Returns what the executor would be asked to make, as far as that is known.
+fn specification(
+    cx: PlanContext<'_>,
+    session: &SessionId,
+    workspace: Option<&Workspace>,
+    contributions: &Contributions,
+) -> InstanceSpec {
+    InstanceSpec {
+        install: cx.install.clone(),
+        run: cx.run.clone(),
+        session: session.clone(),
+        workspace: workspace.map(|workspace| workspace.path.clone()),
+        shared: contributions
+            .iter()
+            .flat_map(|(_, contribution)| contribution.shared.clone())
+            .collect(),
+        lease: Lease::UNTIL_COMMIT,
+        options: cx.request.options.clone(),
+    }
 }
 
 /// Returns the error for a session that has a live run.
