@@ -39,6 +39,9 @@ const CONTAINER_SUPERVISOR: &str = "GROUNDCREW_SUPERVISOR";
 /// How long an engine may take for one answer.
 const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
 
+/// One of the program's own executors: its name, and the preparers that ready its workspaces.
+type Own = (&'static str, Arc<dyn Executor>, Vec<Arc<dyn Preparer>>);
+
 /// What a custom binary adds to the command; the default adds nothing.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -187,7 +190,7 @@ impl Context {
             user: self.user_git_config(),
         })?);
         let mut registry = Registry::new();
-        let own: [(&str, Arc<dyn Executor>, Vec<Arc<dyn Preparer>>); 3] = [
+        let own: [Own; 3] = [
             (
                 "local",
                 Arc::<LocalExecutor>::clone(&executor),

@@ -13,7 +13,7 @@ use bollard::{
     exec::{CreateExecOptions, StartExecOptions, StartExecResults},
 };
 use bytes::{Buf as _, Bytes};
-use futures_util::{Stream, StreamExt as _, stream::BoxStream};
+use futures_util::{Stream as _, StreamExt as _, stream::BoxStream};
 use groundcrew_core::error::{Error, ErrorKind};
 use groundcrew_supervisor::{Connector, ControlStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -16,7 +16,7 @@ use crate::process::Cmd;
 use crate::supervisor;
 
 /// How long an engine may take to come up, and to go.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An engine that runs until it is dropped.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub(crate) struct ContainerArgs {
     /// User and group, as numbers [default: yours].
     #[arg(long, value_name = "UID[:GID]")]
     pub user: Option<String>,
-    /// Path of this host that the container sees: SOURCE[:TARGET][:ro], or {"source":…,"target":…,"read_only":…}. May be repeated.
+    /// Path of this host that the container sees: SOURCE[:TARGET][:ro], or an object with `source`, `target` and `read_only`. May be repeated.
     #[arg(long, value_name = "MOUNT", value_parser = mount)]
     pub mount: Vec<Value>,
     /// Let nothing but the workspace, mounts and /tmp be written.

@@ -44,7 +44,7 @@ fn record() -> RunRecord {
         agent: None,
         secrets: Vec::new(),
         runtime_secrets: Vec::new(),
-        options: serde_json::Map::new(),
+        options: Map::new(),
         resume_token: None,
         keep: false,
         before: None,

@@ -5,6 +5,12 @@
     clippy::disallowed_methods,
     reason = "tests start the engine's own client, and read what `cargo xtask test` tells them"
 )]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what these tests share is part of the tests"
+)]
 
 mod control;
 mod ground;

@@ -77,11 +77,11 @@ pub(super) fn plan(
     let mut environment = missing_everywhere(environments);
     warnings.extend(identity::warning(&environment));
     environment.extend(told);
-    let shares = chosen
+    let paths = chosen
         .iter()
         .flat_map(|one| shared_paths(&one.source.common, wanted.clones));
     Ok(Contribution {
-        shared: shares.collect(),
+        shared: paths.collect(),
         workspace: workspace(wanted, &planned, &chosen, start),
         environment,
         resources: resources(wanted, &planned, &states)?,
@@ -107,7 +107,7 @@ pub(super) fn variables_of(
         .map(|part| &part.repository);
     let mut environments = Vec::new();
     let mut told = Vec::new();
-    let mut shares = Vec::new();
+    let mut paths = Vec::new();
     for place in std::iter::once(first).chain(others) {
         let source = discover(place)?;
         let config = settings::layered(&source.repository, &shared.config.user)
@@ -117,14 +117,14 @@ pub(super) fn variables_of(
             told = identity::configured(&config, given)?;
         }
         let clones = (workspace.kind == super::report::CLONE).then_some(CloneObjects::Shared);
-        shares.extend(shared_paths(&source.common, clones));
+        paths.extend(shared_paths(&source.common, clones));
     }
     let mut environment = missing_everywhere(environments);
     let warnings = identity::warning(&environment).into_iter().collect();
     environment.extend(told);
     Ok(Contribution {
         warnings,
-        shared: shares,
+        shared: paths,
         environment,
         ..Contribution::default()
     })
