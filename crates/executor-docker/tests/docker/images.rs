@@ -104,7 +104,7 @@ async fn c34_f110_f118_needs_docker_what_is_missing_is_named_and_nothing_stays()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f111_f113_f114_needs_docker_endings_are_told_apart() {
+async fn f111_f113_needs_docker_endings_are_told_apart() {
     let ground = Ground::new();
     ground.images();
     let id = fresh();

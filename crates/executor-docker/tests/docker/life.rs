@@ -156,11 +156,23 @@ async fn f109_f112_f119_needs_docker_removal_takes_all_whoever_else_removes() {
     }
     ground.nothing_left();
     assert!(!volumes().contains(&volume), "a volume of the image stays");
-    // One that was made and never started.
+    // One that was made and never started, by a controller that died at once.
     let id = fresh();
-    ground.create(&id, json!({})).await.unwrap();
-    let container = ground.containers().remove(0);
-    ground.docker(&["kill", &container]);
+    let install = format!("dev.groundcrew.install={}", ground.install);
+    let attempt = format!("dev.groundcrew.attempt={id}");
+    ground.docker(&[
+        "create",
+        "--label",
+        &install,
+        "--label",
+        &attempt,
+        crate::ground::BASE,
+        "true",
+    ]);
+    assert_eq!(
+        ground.executor.list().await.unwrap(),
+        std::slice::from_ref(&id)
+    );
     assert_eq!(
         ground.executor.delete(&id, None).await.unwrap(),
         Undone::REMOVED
