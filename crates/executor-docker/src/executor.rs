@@ -338,6 +338,7 @@ impl Executor for DockerExecutor {
             loop {
                 if let Some(container) = chosen {
                     life::remove(&self.engine, &container).await?;
+                    removed = true;
                 } else if until.is_none_or(|until| Instant::now() >= until) {
                     break;
                 } else {
@@ -346,6 +347,8 @@ impl Executor for DockerExecutor {
                 let found = life::find(&self.engine, &self.install, id).await?;
                 chosen = match life::chosen(found, identity) {
                     Ok(chosen) => chosen,
+                    // Ours is gone; what is left only has its labels.
+                    Err(_) if removed => None,
                     Err(why) => return Ok(Undone::NotOurs(why)),
                 };
             }
