@@ -188,6 +188,8 @@ impl Branch<'_> {
         tip: Oid,
         holder: Option<&Holder>,
     ) -> Result<(), Error> {
+        // A process of ours that died over this very deletion left its lock; nobody else uses the name.
+        self.unlock()?;
         while_locked(|| self.delete_at(repository, tip, holder))?;
         self.sweep()
     }
@@ -235,6 +237,18 @@ impl Branch<'_> {
         transaction.commit().map_err(failed)
     }
 
+    /// Removes the lock of its ref if a process that died left it.
+    fn unlock(&self) -> Result<(), Error> {
+        let reference = self.common.join(self.full());
+        let mut lock = reference.into_os_string();
+        lock.push(".lock");
+        let lock = Path::new(&lock);
+        if self.is_stale(lock) {
+            remove_file(lock)?;
+        }
+        Ok(())
+    }
+
     /// Removes what a killed git, or a deletion, left of it: its log, a lock file, empty directories.
     pub(crate) fn sweep(&self) -> Result<(), Error> {
         let log = history::log_of(self.common, self.name);
@@ -246,12 +260,7 @@ impl Branch<'_> {
         if ours && reference.symlink_metadata().is_err() {
             remove_file(&log)?;
         }
-        let mut lock = reference.clone().into_os_string();
-        lock.push(".lock");
-        let lock = Path::new(&lock);
-        if self.is_stale(lock) {
-            remove_file(lock)?;
-        }
+        self.unlock()?;
         for (file, root) in [
             (&reference, self.common.join("refs/heads")),
             (&log, self.common.join("logs/refs/heads")),
