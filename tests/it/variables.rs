@@ -117,6 +117,34 @@ fn c12_what_is_wrong_with_a_file_is_told_with_its_line_and_nothing_is_made() {
 }
 
 #[test]
+fn settings_that_are_wrong_stop_what_needs_them_and_nothing_else() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let run = ground.detached(&repository, &[], "exec sleep 600");
+    let id = text(&run["id"]);
+    settings(&ground, "[environment\n");
+    let profiles = ground.root().join("home/.config/groundcrew/profiles");
+    fs::create_dir_all(&profiles).unwrap();
+    fs::write(profiles.join("codex.toml"), "name = 3").unwrap();
+    for words in [
+        &["ls"][..],
+        &["show", id],
+        &["stop", "--grace", "0s", id],
+        &["logs", id],
+        &["recover"],
+        &["close", id],
+        &["doctor"],
+    ] {
+        ground.call(words).run().ok();
+    }
+    ground
+        .call(["run", "--", "true"])
+        .run()
+        .code(125)
+        .says("line=1");
+}
+
+#[test]
 fn c17_a_directory_of_path_in_the_settings_is_below_home_and_finds_the_agent() {
     let ground = Ground::new();
     let repository = ground.repository("r");

@@ -23,6 +23,7 @@ use groundcrew_core::{
 
 use crate::{
     args::{Approve, WishArgs},
+    bounded,
     failing::Failing,
     paths::absolute,
     profiles::Profiles,
@@ -33,16 +34,16 @@ use crate::{
 const MAX_PROMPT: u64 = 16 * 1024 * 1024;
 
 /// What was found out about the place before an agent is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place<'a> {
     /// The profiles.
     pub profiles: &'a Profiles,
     /// The `PATH` of the command to be, on this machine.
-    pub path: Option<&'a OsStr>,
+    pub path: Option<OsString>,
     /// Where our cache directories are.
-    pub caches: &'a Path,
+    pub caches: PathBuf,
     /// Which of [`AgentProfile::candidates`] exist.
-    pub known_secrets: &'a BTreeSet<SecretId>,
+    pub known_secrets: BTreeSet<SecretId>,
 }
 
 /// Makes what `run --agent` and `plan --agent` ask for; `extra` is what stands behind `--`.
@@ -55,7 +56,7 @@ pub(crate) fn fresh(
     args: &WishArgs,
     prompt: Option<OsText>,
     extra: &[OsString],
-    place: Place<'_>,
+    place: &Place<'_>,
 ) -> Result<ProfiledAgent, Vec<Error>> {
     let wishes = CommandWishes {
         extra: extra.iter().cloned().map(OsText::from).collect(),
@@ -82,14 +83,12 @@ pub(crate) fn resumed(
     args: &WishArgs,
     token: Option<&str>,
     prompt: Option<OsText>,
-    place: Place<'_>,
+    place: &Place<'_>,
 ) -> Result<ProfiledAgent, Vec<Error>> {
     let mut used = used.clone();
     let profile = place.profiles.get(&used.profiles.execution)?;
     let token = token.filter(|token| !token.is_empty());
-    let resumes = token.is_some()
-        && profile.resume.supported != Some(false)
-        && !profile.resume.arguments.is_empty();
+    let resumes = token.is_some_and(|token| profile.resume.takes(token));
     let wishes = &mut used.wishes;
     wishes.resume_token = token.map(str::to_owned);
     // The prompt belongs to the command that is going to be run.
@@ -110,7 +109,7 @@ pub(crate) fn resumed(
     asked(used, true, place)
 }
 
-fn asked(used: AgentUse, follow_up: bool, place: Place<'_>) -> Result<ProfiledAgent, Vec<Error>> {
+fn asked(used: AgentUse, follow_up: bool, place: &Place<'_>) -> Result<ProfiledAgent, Vec<Error>> {
     let profile = place.profiles.get(&used.profiles.execution)?.clone();
     let mut problems = profile.check();
     // A flag that is wrong is left out with a warning; everything else that is wrong stops us here.
@@ -122,9 +121,9 @@ fn asked(used: AgentUse, follow_up: bool, place: Place<'_>) -> Result<ProfiledAg
         return Err(problems);
     }
     Ok(ProfiledAgent {
-        native: native(&profile, place.path),
+        native: native(&profile, place.path.as_deref()),
         known_secrets: place.known_secrets.clone(),
-        caches: Some(place.caches.to_owned()),
+        caches: Some(place.caches.clone()),
         snapshot: Some(profile),
         follow_up,
         used,
@@ -202,7 +201,7 @@ pub(crate) fn prompt(
 ) -> Result<OsText, Error> {
     let bytes = word.as_bytes();
     if bytes == b"-" {
-        return bounded(stdin, "standard input");
+        return of_source(stdin, "standard input");
     }
     let Some(file) = bytes.strip_prefix(b"@") else {
         return Ok(OsText::new(word));
@@ -215,17 +214,16 @@ pub(crate) fn prompt(
     let failed =
         |e| Error::io("failed to read the file of the prompt", e).with("path", path.display());
     let mut file = std::fs::File::open(&path).map_err(failed)?;
-    bounded(&mut file, &path.display().to_string())
+    of_source(&mut file, &path.display().to_string())
 }
 
-fn bounded(from: &mut dyn Read, what: &str) -> Result<OsText, Error> {
-    let mut bytes = Vec::new();
-    let read = from.take(MAX_PROMPT + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Error::io("failed to read the prompt", e).with("from", what))?;
-    if bytes.len() as u64 > MAX_PROMPT {
+fn of_source(from: &mut dyn Read, what: &str) -> Result<OsText, Error> {
+    let bytes = bounded::read(from, MAX_PROMPT)
+        .map_err(|e| Error::io("failed to read the prompt", e).with("from", what))?;
+    let bytes = bytes.ok_or_else(|| {
         let error = Error::new(ErrorKind::TooLarge, "the prompt is too large");
-        return Err(error.with("from", what).with("limit", MAX_PROMPT));
-    }
+        error.with("from", what).with("limit", MAX_PROMPT)
+    })?;
     Ok(OsText(OsString::from_vec(bytes)))
 }
 

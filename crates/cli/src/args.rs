@@ -5,6 +5,7 @@ mod durations;
 mod limits;
 mod scripts;
 mod secret;
+mod streams;
 mod upkeep;
 mod watching;
 
@@ -16,13 +17,13 @@ use groundcrew_core::{
     process::Lease,
 };
 
-use crate::detaching::DetachKeys;
 use durations::{duration, lease};
 
 pub(crate) use self::scripts::{IncludeArgs, ScriptArgs};
 pub(crate) use self::secret::{
     SecretArgs, SecretLsArgs, SecretMvArgs, SecretRmArgs, SecretSetArgs, SecretVerb,
 };
+pub(crate) use self::streams::StreamArgs;
 pub(crate) use self::upkeep::{GcArgs, RestoreArgs, TrashArgs, TrashEmptyArgs, TrashVerb};
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
 pub(crate) use limits::LimitArgs;
@@ -200,10 +201,6 @@ pub(crate) struct PlaceArgs {
 
 /// How a command is run.
 #[derive(Clone, Debug, Default, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own on the command line"
-)]
 pub(crate) struct CommandArgs {
     /// Variable for the command, stronger than one that is inherited; without `=` its value here. May be repeated.
     ///
@@ -239,18 +236,9 @@ pub(crate) struct CommandArgs {
     /// Return as soon as the command runs.
     #[arg(long, short = 'd', conflicts_with = "interactive")]
     pub detach: bool,
-    /// Forward standard input to its end.
-    #[arg(long, short = 'i')]
-    pub interactive: bool,
-    /// Give the command a terminal [default: if standard input and output are terminals and the format is human].
-    #[arg(long, short = 't', overrides_with = "no_terminal")]
-    pub terminal: bool,
-    /// Give the command no terminal.
-    #[arg(long, short = 'T', overrides_with = "terminal")]
-    pub no_terminal: bool,
-    /// Keys that leave a terminal, such as ctrl-p,ctrl-q, or `none`.
-    #[arg(long, value_name = "KEYS", default_value_t)]
-    pub detach_keys: DetachKeys,
+    /// What is at its standard streams.
+    #[command(flatten)]
+    pub streams: StreamArgs,
 }
 
 impl CommandArgs {
@@ -386,7 +374,7 @@ mod tests {
             "run", "--title", "x", "--", "codex", "--format", "json", "-t", "--", "",
         ]);
         assert_eq!(args.argv, ["codex", "--format", "json", "-t", "--", ""]);
-        assert!(!args.command.terminal);
+        assert!(!args.command.streams.terminal);
     }
 
     #[test]
@@ -432,7 +420,7 @@ mod tests {
     #[test]
     fn the_last_word_on_the_terminal_wins() {
         let args = run(&["run", "-t", "-T", "--", "a"]);
-        assert!(args.command.no_terminal && !args.command.terminal);
+        assert!(args.command.streams.no_terminal && !args.command.streams.terminal);
     }
 
     #[test]

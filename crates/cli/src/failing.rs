@@ -162,6 +162,18 @@ impl From<&ErrorReport> for Failing {
     }
 }
 
+/// Everything that is wrong, found at once.
+impl From<Vec<Error>> for Failing {
+    fn from(problems: Vec<Error>) -> Self {
+        let conflicts = Vec::new();
+        PlanError {
+            problems,
+            conflicts,
+        }
+        .into()
+    }
+}
+
 impl From<PlanError> for Failing {
     fn from(error: PlanError) -> Self {
         let problems: Vec<_> = error.problems.iter().map(Failure::from).collect();

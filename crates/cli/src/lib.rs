@@ -3,6 +3,7 @@
 mod agent;
 mod agents;
 mod args;
+mod bounded;
 mod config;
 mod console;
 mod detaching;
@@ -29,6 +30,7 @@ mod request;
 mod screen;
 mod scripts;
 mod secrecy;
+mod settings;
 mod signals;
 mod stdin;
 mod style;
@@ -39,7 +41,7 @@ mod toml_file;
 mod variables;
 mod verbs;
 
-use std::{ffi::OsString, io::Write as _, process::ExitCode};
+use std::{ffi::OsString, io::Write as _, process::ExitCode, sync::Arc};
 
 use clap::{CommandFactory as _, Parser as _};
 
@@ -55,6 +57,7 @@ use crate::{
     console::Console,
     failing::Failing,
     program::Context,
+    settings::Settings,
     surroundings::Surroundings,
     terminal::Terminals,
 };
@@ -81,6 +84,7 @@ pub fn main(program: Program) -> ExitCode {
     let console = Console::new(cli.format, surroundings.terminals, surroundings.colours());
     let context = Context {
         program,
+        settings: Arc::new(Settings::new(surroundings.clone())),
         surroundings,
         console,
     };

@@ -173,18 +173,6 @@ impl ProfileDirectory for Profiles {
 /// All that is wrong with it, each with the file and, where there is one, line and column.
 pub(crate) fn read(path: &Path, home: Option<&Path>) -> Result<AgentProfile, Vec<Error>> {
     let one = |error| vec![error];
-    match std::fs::metadata(path) {
-        // Opening a pipe would wait for its writer.
-        Ok(found) if !found.is_file() => {
-            let error = Error::new(ErrorKind::InvalidInput, "a profile is a plain file");
-            return Err(one(error.with("file", path.display())));
-        }
-        Ok(_) => {}
-        Err(e) => {
-            let error = Error::io("failed to read a profile", e);
-            return Err(one(error.with("file", path.display())));
-        }
-    }
     let gone =
         || Error::new(ErrorKind::NotFound, "the profile is gone").with("file", path.display());
     let text = toml_file::read(path).and_then(|text| text.ok_or_else(gone));

@@ -1,10 +1,6 @@
 //! Puts the parts together: the one place that knows which executors, preparers and stores this program has.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use groundcrew_core::{
     Launcher, Parts, Policy, Registration, Registry,
@@ -23,17 +19,11 @@ use groundcrew_preparer::{
     ScratchPreparer, Transport, Upkeep, UpkeepConfig, UserGitConfig, WorktreeConfig,
     WorktreePreparer,
 };
-use groundcrew_secrets::{
-    EnvironmentSecrets, HelperConfig, HelperSecrets, MasterKey, SealedConfig, SealedSecrets,
-    SecretChain,
-};
+use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
 use groundcrew_state::{FlockDirectory, StateDirectory};
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{
-    config::Config, console::Console, failing::Failing, profiles::Profiles,
-    surroundings::Surroundings,
-};
+use crate::{console::Console, failing::Failing, settings::Settings, surroundings::Surroundings};
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
@@ -75,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) program: Program,
     /// What it was started in.
     pub(crate) surroundings: Surroundings,
+    /// What the user wrote down.
+    pub(crate) settings: Arc<Settings>,
     /// Where it talks.
     pub(crate) console: Console,
 }
@@ -124,10 +116,10 @@ impl Context {
             Error::new(ErrorKind::Panicked, "opening the state directory broke off").with_source(e)
         })??;
         let store: Arc<dyn StateStore> = state.store();
-        let sealed = self.secrets(&state.secrets())?;
+        let sealed = self.secrets()?;
         let mut stores: Vec<_> = self.program.secrets.iter().map(Arc::clone).collect();
         stores.push(Arc::clone(&sealed) as _);
-        stores.extend(self.more_secrets(&Config::read(&self.surroundings)?)?);
+        stores.push(Arc::clone(&self.settings) as _);
         let local = Arc::new(LocalExecutor::new(LocalConfig {
             name: ExecutorName::new("local")?,
             instances: state.instances(),
@@ -144,7 +136,7 @@ impl Context {
             install: state.install().clone(),
         })?;
         let launcher = Launcher::new(Parts {
-            profiles: Arc::new(Profiles::read(&self.surroundings)?),
+            profiles: Arc::clone(&self.settings) as _,
             runtime_secrets: sealed,
             install: state.install().clone(),
             registry: self.registry(&state, &local)?,
@@ -166,35 +158,14 @@ impl Context {
         })
     }
 
-    /// Returns the places of secrets that the settings name: variables of ours, then a helper.
-    fn more_secrets(&self, config: &Config) -> Result<Vec<Arc<dyn SecretStore>>, Error> {
-        let mut stores: Vec<Arc<dyn SecretStore>> = Vec::new();
-        let variables = || self.surroundings.environment.iter().cloned();
-        if !config.secret_variables.is_empty() {
-            let table = config.secret_variables.clone();
-            stores.push(Arc::new(EnvironmentSecrets::with_table(
-                table,
-                variables(),
-            )?));
-        }
-        if let Some(helper) = &config.secret_helper {
-            let helper = HelperSecrets::new(HelperConfig {
-                argv: helper.argv.clone(),
-                environment: variables().collect(),
-                limit: helper.limit,
-            })?;
-            stores.push(Arc::new(helper));
-        }
-        Ok(stores)
-    }
-
-    /// Opens the encrypted file of secrets in a directory, without touching it.
+    /// Opens the encrypted file of secrets, without touching it or its directory.
     ///
     /// # Errors
     ///
     /// `InvalidInput` when the file of the master key is not named by an absolute path.
-    pub(crate) fn secrets(&self, directory: &Path) -> Result<Arc<SealedSecrets>, Error> {
-        let mut config = SealedConfig::new(directory);
+    pub(crate) fn secrets(&self) -> Result<Arc<SealedSecrets>, Error> {
+        let home = self.surroundings.state_directory()?;
+        let mut config = SealedConfig::new(StateDirectory::secrets_in(&home));
         if let Some(path) = self.surroundings.variable(MASTER_KEY_FILE) {
             config.key = MasterKey::File(path.into());
         }

@@ -14,7 +14,7 @@ use groundcrew_core::{
 
 use crate::{
     agent,
-    args::{CommandArgs, Format, Kind, PlaceArgs, ResumeArgs, RunArgs},
+    args::{CommandArgs, Format, Kind, PlaceArgs, ResumeArgs, RunArgs, StreamArgs},
     config::Config,
     failing::Failing,
     follow::Inward,
@@ -41,6 +41,7 @@ pub(crate) fn fresh(
     args: &RunArgs,
     agent: Option<ProfiledAgent>,
     format: Format,
+    config: &Config,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
     let mut wished = args.place.clone();
@@ -52,12 +53,11 @@ pub(crate) fn fresh(
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => Command::new(args.argv.iter().cloned())?.into(),
     };
-    let (mode, variables, lease) = command(&args.command, program, format, surroundings)?;
-    let config = Config::read(surroundings)?;
+    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
     let (setup, teardown) = scripts::of_run(
         &args.scripts,
-        config.setup,
-        config.teardown,
+        config.setup.clone(),
+        config.teardown.clone(),
         &place.workspace,
     )?;
     Ok(LaunchRequest {
@@ -87,6 +87,7 @@ pub(crate) fn resumed(
     record: &RunRecord,
     agent: Option<ProfiledAgent>,
     format: Format,
+    config: &Config,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
     let program = match agent {
@@ -100,7 +101,7 @@ pub(crate) fn resumed(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, variables, lease) = command(&args.command, program, format, surroundings)?;
+    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
     // A resumption takes the workspace of its record and no other.
     let workspace = WorkspaceRequest::InPlace {
         path: workspace.path.clone(),
@@ -303,12 +304,12 @@ fn command(
     args: &CommandArgs,
     program: AgentProgram,
     format: Format,
+    config: &Config,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
-    let terminal = wants_terminal(args, format, surroundings.terminals);
-    let config = Config::read(surroundings)?;
-    let variables = variables::collect(args, terminal, &config, surroundings)?;
-    let inward = inward(args, format, surroundings.terminals);
+    let terminal = wants_terminal(&args.streams, format, surroundings.terminals);
+    let variables = variables::collect(args, terminal, config, surroundings)?;
+    let inward = inward(&args.streams, format, surroundings.terminals);
     let open = inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
         program,
@@ -335,13 +336,13 @@ fn command(
 }
 
 /// Returns whether the command gets a terminal.
-fn wants_terminal(args: &CommandArgs, format: Format, terminals: Terminals) -> bool {
+pub(crate) fn wants_terminal(args: &StreamArgs, format: Format, terminals: Terminals) -> bool {
     let automatic = terminals.interactive() && format == Format::Human;
     args.terminal || (automatic && !args.no_terminal)
 }
 
 /// Returns what goes to the command of an attached run.
-pub(crate) fn inward(args: &CommandArgs, format: Format, terminals: Terminals) -> Inward {
+pub(crate) fn inward(args: &StreamArgs, format: Format, terminals: Terminals) -> Inward {
     if wants_terminal(args, format, terminals) && terminals.input {
         Inward::Terminal
     } else if args.interactive {

@@ -179,10 +179,7 @@ fn shell(line: &OsStr) -> Result<Command, Error> {
 fn named(line: &OsStr) -> String {
     let text = line.to_string_lossy();
     let first = text.trim().lines().next().unwrap_or_default().to_owned();
-    let plain: String = printable(&first)
-        .chars()
-        .filter(|c| !c.is_control())
-        .collect();
+    let plain = printable(&first);
     if plain.chars().count() <= NAME_LEN {
         return if plain.is_empty() {
             "a script".to_owned()

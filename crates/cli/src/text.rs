@@ -2,6 +2,7 @@
 
 use std::{ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 /// Bytes as a document holds them: a string where they are UTF-8, else `{"base64": "…"}`.
@@ -46,21 +47,7 @@ impl fmt::Display for Text {
 
 /// Writes bytes in base64, RFC 4648, with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let at = |index: usize| group.get(index).copied().map_or(0, u32::from);
-        let bits = at(0) << 16 | at(1) << 8 | at(2);
-        for digit in 0..4_usize {
-            if digit > group.len() {
-                text.push('=');
-            } else {
-                let six = bits >> (18 - 6 * digit) & 63;
-                text.push(char::from(DIGITS[six as usize]));
-            }
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 /// Makes text of others harmless on a terminal: control characters are shown as escapes.

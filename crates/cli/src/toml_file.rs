@@ -1,9 +1,11 @@
 //! Files of settings: read with a bound, and refused with file, line and column.
 
-use std::{io::Read as _, path::Path};
+use std::path::Path;
 
 use groundcrew_core::error::{Error, ErrorKind};
 use serde::de::DeserializeOwned;
+
+use crate::bounded;
 
 /// The largest file that is read: 1 MiB.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -12,25 +14,28 @@ const MAX_FILE: u64 = 1024 * 1024;
 ///
 /// # Errors
 ///
-/// `InvalidInput` when it is no UTF-8, `TooLarge`, or what reading ran into; each with the file.
+/// `InvalidInput` when it is no plain file or no UTF-8, `TooLarge`, or what reading ran into; each with the file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, Error> {
     let failed = |e| Error::io("failed to read a file of settings", e).with("file", path.display());
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
+    let file = match std::fs::metadata(path) {
+        // Opening a pipe would wait for its writer.
+        Ok(found) if !found.is_file() => {
+            let error = Error::new(
+                ErrorKind::InvalidInput,
+                "what should be a file of settings is no plain file",
+            );
+            return Err(error.with("file", path.display()));
+        }
+        Ok(_) => std::fs::File::open(path).map_err(failed)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(e)),
     };
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(
-            Error::new(ErrorKind::TooLarge, "a file of settings is too large")
-                .with("file", path.display())
-                .with("limit", MAX_FILE),
-        );
-    }
+    let bytes = bounded::read(file, MAX_FILE).map_err(failed)?;
+    let bytes = bytes.ok_or_else(|| {
+        Error::new(ErrorKind::TooLarge, "a file of settings is too large")
+            .with("file", path.display())
+            .with("limit", MAX_FILE)
+    })?;
     String::from_utf8(bytes).map(Some).map_err(|e| {
         Error::new(ErrorKind::InvalidInput, "a file of settings is not UTF-8")
             .with("file", path.display())

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::Read,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
 };
@@ -18,6 +17,7 @@ use groundcrew_core::{
 
 use crate::{
     args::CommandArgs,
+    bounded,
     config::{Config, check_cache_name},
     env_file,
     failing::Failing,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// What a terminal is called if the caller has none of its own.
-const TERM: &str = "xterm-256color";
+pub(crate) const TERM: &str = "xterm-256color";
 
 /// What a command gets besides its arguments and streams.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ fn of_secret(word: &str) -> Result<Definition, Failing> {
 
 fn of_file(file: &OsStr, surroundings: &Surroundings) -> Result<Vec<Definition>, Failing> {
     let path = absolute(file, &surroundings.directory, surroundings.home())?;
-    let text = bounded(
+    let text = of_place(
         &path,
         env_file::MAX_FILE,
         "failed to read the file of variables",
@@ -173,11 +173,12 @@ fn payload(word: &OsStr, surroundings: &Surroundings) -> Result<Payload, Failing
     let (variable, file) = split(FLAG, word, "--payload KEY=FILE")?;
     let limit = MAX_PAYLOAD as u64;
     let content = if file == "-" {
-        read_bounded(std::io::stdin().lock(), limit)
-            .map_err(|e| Error::io("failed to read a payload from standard input", e))?
+        let content = bounded::read(std::io::stdin().lock(), limit)
+            .map_err(|e| Error::io("failed to read a payload from standard input", e))?;
+        content.ok_or_else(|| too_large(limit).with("from", "standard input"))?
     } else {
         let path = absolute(file, &surroundings.directory, surroundings.home())?;
-        bounded(&path, limit, "failed to read a payload")?
+        of_place(&path, limit, "failed to read a payload")?
     };
     Ok(Payload {
         variable,
@@ -186,25 +187,15 @@ fn payload(word: &OsStr, surroundings: &Surroundings) -> Result<Payload, Failing
     })
 }
 
-fn bounded(path: &Path, limit: u64, failed: &'static str) -> Result<Vec<u8>, Error> {
+fn of_place(path: &Path, limit: u64, failed: &'static str) -> Result<Vec<u8>, Error> {
     let failed = |e| Error::io(failed, e).with("file", path.display());
-    let content = std::fs::File::open(path).and_then(|file| read_bounded(file, limit));
+    let content = std::fs::File::open(path).and_then(|file| bounded::read(file, limit));
     let content = content.map_err(failed)?;
-    if content.len() as u64 > limit {
-        return Err(
-            Error::new(ErrorKind::TooLarge, "a file is too large to be read")
-                .with("file", path.display())
-                .with("limit", limit),
-        );
-    }
-    Ok(content)
+    content.ok_or_else(|| too_large(limit).with("file", path.display()))
 }
 
-/// Reads one byte more than the limit at most, so that too much is noticed.
-fn read_bounded(source: impl Read, limit: u64) -> std::io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    source.take(limit + 1).read_to_end(&mut content)?;
-    Ok(content)
+fn too_large(limit: u64) -> Error {
+    Error::new(ErrorKind::TooLarge, "a file is too large to be read").with("limit", limit)
 }
 
 /// Returns the cache directories: those of the settings, and those of the words, `KEY` or `KEY=NAME`.

@@ -3,6 +3,7 @@
 //! Nothing here runs in a caller's future; a caller holds only a ticket.
 
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -13,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::{
     attempt::{Attempt, Failure, Held, StoredEffects, cancelled},
     cancel::CancelToken,
-    env::{Environment, Value},
+    env::{Definition, Environment, Value},
     error::{Error, ErrorKind},
     event::{EventKind, Step},
     executor::Isolation,
@@ -22,7 +23,7 @@ use crate::{
     narrator::{Narrator, StepProgress},
     observe::{Liveness, liveness},
     payload,
-    plan::{INSTANCE_KEY, Plan, RUNTIME_SECRETS_KEY},
+    plan::Plan,
     planned_agent::PlannedAgent,
     preparer::{ApplyContext, PlanContext},
     process::{
@@ -30,11 +31,12 @@ use crate::{
     },
     redact::Redactor,
     reservation::fresh_or_resumed,
-    secret::SecretValue,
+    secret::{SecretId, SecretValue},
     session_directory::admit,
     shared::{Shared, agent_process},
     store::{LockName, Reservation, RunRecord, RunState},
     ticket::{LaunchError, Launched},
+    undo::{INSTANCE_KEY, RUNTIME_SECRETS_KEY},
 };
 
 /// How long a cancelled launch waits for a lock that it may be about to gain.
@@ -151,34 +153,30 @@ impl Attempt {
         let narrator = Arc::clone(&self.narrator);
         self.step(Step::Reveal, &[], async move {
             let mut environment = Environment::new();
-            let mut revealed = Vec::new();
+            // A store may ask a program or a person: each secret once, however many variables it goes to.
+            let mut revealed = BTreeMap::new();
             for definition in plan.composition.definitions() {
                 match &definition.value {
                     Value::Literal(text) => {
                         environment.set(definition.key.clone(), text.as_bytes());
                     }
                     Value::Secret(secret) => {
-                        let value = shared
-                            .parts
-                            .secrets
-                            .reveal(&secret.name, &secret.scope)
-                            .await?
-                            .ok_or_else(|| {
-                                Error::new(
-                                    ErrorKind::SecretUnavailable,
-                                    "no store knows this secret",
-                                )
-                                .with("secret", secret)
-                                .with("variable", &definition.key)
-                                .with("origin", &definition.origin)
-                            })?;
+                        let value = match revealed.entry(secret) {
+                            Entry::Occupied(known) => known.into_mut(),
+                            Entry::Vacant(unknown) => {
+                                let store = &shared.parts.secrets;
+                                let value = store.reveal(&secret.name, &secret.scope).await?;
+                                unknown
+                                    .insert(value.ok_or_else(|| unavailable(definition, secret))?)
+                            }
+                        };
                         environment.set(definition.key.clone(), value.expose());
-                        revealed.push(value);
                     }
                 }
             }
             let agent = plan.agent.as_ref();
             let arguments = agent.map_or(0, |agent| agent.command.kernel_size());
+            let revealed: Vec<_> = revealed.into_values().collect();
             narrator.hide(Redactor::new(&revealed)?);
             environment.check(arguments)?;
             Ok((environment, revealed))
@@ -284,7 +282,7 @@ impl Attempt {
             }
             let returned = created.secrets.iter().map(|(_, value)| value);
             narrator.hide(Redactor::new(revealed.iter().chain(returned))?);
-            if plan.arms(RUNTIME_SECRETS_KEY) {
+            if plan.returns_secrets() {
                 return Ok(created.secrets);
             }
             Err(Error::new(
@@ -452,4 +450,11 @@ async fn hand_over(
         }
         _ => Ok(()),
     }
+}
+
+fn unavailable(definition: &Definition, secret: &SecretId) -> Error {
+    Error::new(ErrorKind::SecretUnavailable, "no store knows this secret")
+        .with("secret", secret)
+        .with("variable", &definition.key)
+        .with("origin", &definition.origin)
 }

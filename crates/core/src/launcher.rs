@@ -118,18 +118,22 @@ impl Launcher {
         self.0.instance(record).await
     }
 
-    /// Returns what hides a run's secrets in whatever is shown of it, as far as they can still be revealed.
+    /// Returns what hides a run's secrets, and those that its executor returned, in whatever is shown of it, as far as they
+    /// can still be revealed.
     ///
     /// * A secret that was deleted since hides nothing; one that was changed hides what it is now.
     ///
     /// # Errors
     ///
-    /// Those of the store of secrets: nobody knows then what had to be hidden.
+    /// Those of the stores of secrets: nobody knows then what had to be hidden.
     pub async fn redactor(&self, record: &RunRecord) -> Result<Redactor, Error> {
+        let parts = &self.0.parts;
         let mut values = Vec::new();
         for secret in &record.secrets {
-            let store = &self.0.parts.secrets;
-            values.extend(store.reveal(&secret.name, &secret.scope).await?);
+            values.extend(parts.secrets.reveal(&secret.name, &secret.scope).await?);
+        }
+        for name in &record.runtime_secrets {
+            values.extend(parts.runtime_secrets.reveal(name).await?);
         }
         Redactor::new(&values)
     }

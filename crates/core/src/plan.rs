@@ -16,15 +16,9 @@ use crate::{
     script::Script,
     secret::SecretId,
     store::RunRecord,
-    undo::{Component, Due, UndoRecord},
+    undo::{Component, Due, INSTANCE_KEY, RUNTIME_SECRETS_KEY, UndoRecord},
     workspace::Workspace,
 };
-
-/// The key of the undo record of the secrets that an executor returns.
-pub const RUNTIME_SECRETS_KEY: &str = "runtime-secrets";
-
-/// The key of the undo record of an attempt's instance.
-pub const INSTANCE_KEY: &str = "instance";
 
 /// What a launch will do.
 #[derive(Clone, Debug)]
@@ -100,9 +94,9 @@ impl Plan {
         self.agent.as_ref()
     }
 
-    /// Returns whether something is armed under that key.
-    pub(crate) fn arms(&self, key: &str) -> bool {
-        self.records().iter().any(|record| record.key == key)
+    /// Returns whether the executor says that it returns secrets: their removal is armed then.
+    pub(crate) fn returns_secrets(&self) -> bool {
+        self.registration.executor.capabilities().runtime_secrets
     }
 
     /// Returns the secrets that the environment is made with, by name, each once.
@@ -167,21 +161,8 @@ impl Plan {
             .contributions
             .iter()
             .flat_map(|(preparer, contribution)| {
-                contribution.resources.iter().map(|resource| {
-                    let mut depends_on = resource.depends_on.clone();
-                    // Nothing that an instance may still use goes before the instance.
-                    depends_on.push(INSTANCE_KEY.to_owned());
-                    UndoRecord {
-                        key: resource.key.clone(),
-                        attempt: self.attempt,
-                        component: Component::Preparer(preparer.name().clone()),
-                        resource: resource.resource.clone(),
-                        label: resource.label.clone(),
-                        due: resource.due,
-                        depends_on,
-                        identity: None,
-                    }
-                })
+                let resources = contribution.resources.iter();
+                resources.map(|resource| resource.record(preparer.name(), self.attempt, None))
             });
         let instance = self.attempt.instance();
         let instance = UndoRecord {
@@ -205,8 +186,7 @@ impl Plan {
             depends_on: vec![INSTANCE_KEY.to_owned()],
             identity: None,
         };
-        let returns = self.registration.executor.capabilities().runtime_secrets;
-        made.chain(returns.then_some(secrets))
+        made.chain(self.returns_secrets().then_some(secrets))
             .chain([instance])
             .collect()
     }

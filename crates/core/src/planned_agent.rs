@@ -20,8 +20,6 @@ use crate::{
 pub struct PlannedAgent {
     /// The exact arguments.
     pub command: Command,
-    /// The arguments of a follow-up, where the profile has such a command.
-    pub continued: Option<Command>,
     /// Its standard streams.
     pub stdio: StdioKind,
     /// Whether it gets input.
@@ -65,7 +63,6 @@ pub(crate) async fn decide(
         AgentProgram::Command(command) => Ok(Decided {
             agent: Some(PlannedAgent {
                 command: command.clone(),
-                continued: None,
                 stdio: spec.stdio,
                 stdin: spec.stdin,
                 time_limit: spec.time_limit,
@@ -97,8 +94,7 @@ async fn profiled_agent(
         .map_err(|error| vec![error])?;
     let mut problems = Vec::new();
     problems.extend(profile.executor_for(Some(&request.executor)).err());
-    let here = registration.executor.capabilities().host_paths;
-    let host = if here {
+    let host = if registration.executor.capabilities().host_paths {
         Host::Here {
             native: wanted.native.clone(),
         }
@@ -121,28 +117,36 @@ async fn profiled_agent(
         problems.extend(found);
         Vec::new()
     });
-    let agent = built.map(|built| {
-        let warnings = built.dropped.iter().map(ToString::to_string).collect();
-        (chosen(&profile, spec, wanted, built), warnings)
-    });
-    let (agent, warnings): (_, Option<Vec<String>>) = agent.unzip();
-    if let Some(agent) = &agent {
-        problems.extend(prompt_problem(agent));
+    if problems.is_empty() {
+        problems.extend(unusable(&profile));
     }
+    let Some(built) = built else {
+        return Err(problems);
+    };
+    let warnings = built.dropped.iter().map(ToString::to_string).collect();
+    let agent = chosen(&profile, spec, wanted, built);
+    problems.extend(prompt_problem(&agent));
     if !problems.is_empty() {
         return Err(problems);
     }
-    let caches = wanted.caches.iter().filter(|_| here);
+    let caches = wanted.caches.iter();
     let caches = caches
         .flat_map(|root| profile.managed_caches(root))
         .collect();
     Ok(Decided {
-        agent,
+        agent: Some(agent),
         definitions: [definitions, identity(used)].concat(),
         caches,
-        warnings: warnings.unwrap_or_default(),
+        warnings,
         profile: Some(profile),
     })
+}
+
+/// Returns what is wrong with a profile beside the command that was built of it; nobody may have looked at one that does not
+/// come from a file. A flag that cannot be split is left out alone, with a warning.
+fn unusable(profile: &AgentProfile) -> impl Iterator<Item = Error> {
+    let problems = profile.check().into_iter();
+    problems.filter(|error| error.get("in") != Some("flags"))
 }
 
 /// Takes the command that is to be started now: that of a follow-up goes on with earlier work where there is one.
@@ -161,7 +165,6 @@ fn chosen(
     };
     PlannedAgent {
         command,
-        continued: built.continued,
         stdio: spec.stdio,
         stdin: if prompt.is_some() {
             StdinPolicy::Open

@@ -6,7 +6,7 @@ use crate::{
     error::{Error, ErrorKind},
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
-    plan::{INSTANCE_KEY, Plan, PlanError, RUNTIME_SECRETS_KEY},
+    plan::{Plan, PlanError},
     planned_agent, planned_environment,
     preparer::{Contribution, PlanContext, Preparer},
     process::{Lease, StdioKind},
@@ -15,6 +15,7 @@ use crate::{
     script::Script,
     shared::Shared,
     store::{RunRecord, RunState},
+    undo::{INSTANCE_KEY, RUNTIME_SECRETS_KEY},
 };
 
 type Contributions = Vec<(Arc<dyn Preparer>, Contribution)>;

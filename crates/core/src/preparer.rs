@@ -14,7 +14,7 @@ use crate::{
     identity::{Identity, Presence},
     instance::Instance,
     request::LaunchRequest,
-    undo::{Assessment, Due, UndoOptions, UndoRecord, Undone},
+    undo::{Assessment, Component, Due, INSTANCE_KEY, UndoOptions, UndoRecord, Undone},
     workspace::{Workspace, WorkspaceReport},
 };
 
@@ -44,6 +44,29 @@ pub struct PlannedResource {
     pub due: Due,
     /// Keys of this contribution that must be gone before; every one waits for the instance as well.
     pub depends_on: Vec<String>,
+}
+
+impl PlannedResource {
+    /// Returns what the attempt is armed with; nothing that an instance may still use goes before the instance.
+    pub(crate) fn record(
+        &self,
+        preparer: &PreparerName,
+        attempt: AttemptId,
+        identity: Option<Identity>,
+    ) -> UndoRecord {
+        let mut depends_on = self.depends_on.clone();
+        depends_on.push(INSTANCE_KEY.to_owned());
+        UndoRecord {
+            key: self.key.clone(),
+            attempt,
+            component: Component::Preparer(preparer.clone()),
+            resource: self.resource.clone(),
+            label: self.label.clone(),
+            due: self.due,
+            depends_on,
+            identity,
+        }
+    }
 }
 
 /// What a preparer will do; made by reading only.

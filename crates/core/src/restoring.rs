@@ -7,11 +7,9 @@ use crate::{
     error::{Error, ErrorKind},
     id::{AttemptId, PreparerName, RunId},
     identity::Identity,
-    plan::INSTANCE_KEY,
     preparer::PlannedResource,
     shared::Shared,
     store::{Reservation, RunRecord, RunState},
-    undo::{Component, UndoRecord},
 };
 
 /// Something that a run owns again.
@@ -65,19 +63,10 @@ pub(crate) async fn restore<F: Future<Output = Result<Regained, Error>> + Send>(
     }
     let regained = bring_back().await?;
     let armed = regained.owned.iter().map(|owned| {
-        let mut depends_on = owned.resource.depends_on.clone();
-        // A later resumption has an instance again.
-        depends_on.push(INSTANCE_KEY.to_owned());
-        UndoRecord {
-            key: owned.resource.key.clone(),
-            attempt: regained.attempt,
-            component: Component::Preparer(owned.preparer.clone()),
-            resource: owned.resource.resource.clone(),
-            label: owned.resource.label.clone(),
-            due: owned.resource.due,
-            depends_on,
-            identity: owned.identity.clone(),
-        }
+        let identity = owned.identity.clone();
+        owned
+            .resource
+            .record(&owned.preparer, regained.attempt, identity)
     });
     let record = RunRecord {
         attempt: regained.attempt,

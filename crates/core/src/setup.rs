@@ -16,11 +16,11 @@ use crate::{
     id::ProcessId,
     instance::{Instance, SharedInstance},
     narrator::StepProgress,
-    plan::INSTANCE_KEY,
     process::{ExitStatus, Frame, FrameKind, Offset, ProcessSpec, Role, Signal},
     redact::Redactor,
     script::{GRACE, Script},
     script_output::ScriptOutput,
+    undo::INSTANCE_KEY,
 };
 
 /// How long the answers around a script may take, beside its own time limit.

@@ -6,6 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{id::AttemptId, identity::Identity, workspace::Finding};
 
+/// The key of the undo record of the secrets that an executor returns.
+pub const RUNTIME_SECRETS_KEY: &str = "runtime-secrets";
+
+/// The key of the undo record of an attempt's instance.
+pub const INSTANCE_KEY: &str = "instance";
+
 /// Why things are being taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -149,7 +149,12 @@ impl StateDirectory {
 
     /// Returns where secrets are kept.
     pub fn secrets(&self) -> PathBuf {
-        self.home.join("secrets")
+        Self::secrets_in(&self.home)
+    }
+
+    /// Returns where secrets are kept in a state directory that need not be open, nor exist.
+    pub fn secrets_in(home: &Path) -> PathBuf {
+        home.join("secrets")
     }
 }
 

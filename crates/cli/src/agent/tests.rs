@@ -71,8 +71,8 @@ impl Scene {
         Place {
             profiles: &self.profiles,
             path: None,
-            caches: Path::new("/c"),
-            known_secrets: &self.known,
+            caches: "/c".into(),
+            known_secrets: self.known.clone(),
         }
     }
 
@@ -85,14 +85,14 @@ impl Scene {
             &words.agent.wishes,
             prompt,
             &words.extra,
-            self.place(),
+            &self.place(),
         )
     }
 
     fn resumed(&self, used: &AgentUse, words: &[&str], token: Option<&str>) -> ProfiledAgent {
         let wishes = parse(words).agent.wishes;
         let prompt = wishes.prompt.clone().map(OsText);
-        resumed(used, &wishes, token, prompt, self.place()).unwrap()
+        resumed(used, &wishes, token, prompt, &self.place()).unwrap()
     }
 }
 
@@ -275,27 +275,27 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
     let path = std::env::join_paths(folders).unwrap();
     let scene = Scene::new(mock());
     let place = Place {
-        path: Some(&path),
+        path: Some(path),
         ..scene.place()
     };
-    let program = |place: Place<'_>| {
+    let program = |place: &Place<'_>| {
         let launch = fresh(&name("codex"), &WishArgs::default(), None, &[], place).unwrap();
         shown(&launch)[0].clone()
     };
-    assert_eq!(program(place), good.join("codex").to_str().unwrap());
+    assert_eq!(program(&place), good.join("codex").to_str().unwrap());
     assert_eq!(
-        program(Place {
-            path: Some(plain.as_os_str()),
-            ..place
+        program(&Place {
+            path: Some(plain.into()),
+            ..place.clone()
         }),
         "npx"
     );
-    assert_eq!(program(scene.place()), "npx");
+    assert_eq!(program(&scene.place()), "npx");
     let chosen = WishArgs {
         agent_version: Some("0.142.5".into()),
         ..WishArgs::default()
     };
-    let launch = fresh(&name("codex"), &chosen, None, &[], place).unwrap();
+    let launch = fresh(&name("codex"), &chosen, None, &[], &place).unwrap();
     assert_eq!(shown(&launch)[3], "@openai/codex@0.142.5");
 }
 
@@ -308,7 +308,7 @@ fn c35_a_prompt_too_large_for_an_argument_says_what_to_do() {
         &WishArgs::default(),
         Some(prompt),
         &[],
-        scene.place(),
+        &scene.place(),
     )
     .unwrap_err();
     let [error] = &problems[..] else {

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use groundcrew_core::id::ProcessId;
 
-use super::durations::duration;
+use super::{durations::duration, streams::StreamArgs};
 use crate::detaching::DetachKeys;
 
 /// Arguments of `logs`.
@@ -79,26 +79,13 @@ pub(crate) struct AttachArgs {
 
 /// Arguments of `exec`.
 #[derive(Clone, Debug, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own on the command line"
-)]
 pub(crate) struct ExecArgs {
-    /// Forward standard input to its end.
-    #[arg(long, short = 'i')]
-    pub interactive: bool,
-    /// Give the command a terminal [default: if standard input and output are terminals and the format is human].
-    #[arg(long, short = 't', overrides_with = "no_terminal")]
-    pub terminal: bool,
-    /// Give the command no terminal.
-    #[arg(long, short = 'T', overrides_with = "terminal")]
-    pub no_terminal: bool,
+    /// What is at its standard streams.
+    #[command(flatten)]
+    pub streams: StreamArgs,
     /// End the command after that long, such as 90s, 30m or 1h30m.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Keys that leave a terminal, such as ctrl-p,ctrl-q, or `none`.
-    #[arg(long, value_name = "KEYS", default_value_t)]
-    pub detach_keys: DetachKeys,
     /// Show output as it is: secrets of the run are not hidden.
     #[arg(long)]
     pub raw: bool,

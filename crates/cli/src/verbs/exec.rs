@@ -15,20 +15,19 @@ use groundcrew_core::{
 use serde::Serialize;
 
 use crate::{
-    args::{ExecArgs, Format},
+    args::ExecArgs,
     documents::Document,
     exit,
     failing::Failing,
     follow::{Ending, Follow, Inward, Meaning, Subject},
     program::{Context, Crew},
+    request,
     signals::Signals,
     terminal,
     text::Text,
+    variables::TERM,
     verbs::attach::hidden,
 };
-
-/// What `TERM` is for a program in a terminal of which nobody knows the kind.
-const TERM: &str = "xterm-256color";
 
 /// The document of an end, or of a process that was left.
 #[derive(Debug, Serialize)]
@@ -91,7 +90,7 @@ pub(crate) async fn exec(context: &Context, args: &ExecArgs) -> Result<u8, Faili
         console,
         from: Offset(0),
         inward,
-        detach_keys: &args.detach_keys,
+        detach_keys: &args.streams.detach_keys,
         meaning: Meaning::Command,
         called: None,
     };
@@ -134,14 +133,9 @@ fn specified(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let terminals = context.surroundings.terminals;
-    let automatic = terminals.interactive() && context.console.format == Format::Human;
-    let wanted = args.terminal || (automatic && !args.no_terminal);
-    let inward = match (wanted && terminals.input, args.interactive) {
-        (true, _) => Inward::Terminal,
-        (false, true) => Inward::Pipe,
-        (false, false) => Inward::Nothing,
-    };
+    let (format, terminals) = (context.console.format, context.surroundings.terminals);
+    let wanted = request::wants_terminal(&args.streams, format, terminals);
+    let inward = request::inward(&args.streams, format, terminals);
     let mut overlay = Environment::new();
     if wanted {
         // The terminal is ours, and not that of whoever started the run.

@@ -45,11 +45,6 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
         Format::Jsonl => Shape::Events,
         Format::Json => Shape::Members { first: true },
     };
-    if console.format == Format::Json {
-        console.raw(&format!(
-            "{{\"schema_version\": {SCHEMA_VERSION}, \"id\": \"{id}\", \"frames\": ["
-        ));
-    }
     let redactor = hidden(&crew, &record, console, args.raw).await?;
     let masking = Masking::new(&redactor, HOLD_FOR_PIPE);
     let mut output = Output::start(shape, Offset(args.from), masking)?;
@@ -58,6 +53,12 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Result<u8, Faili
         stdout: args.stdout || !args.stderr,
         stderr: args.stderr || !args.stdout,
     });
+    // Only now: what fails before is told by a document of its own.
+    if console.format == Format::Json {
+        console.raw(&format!(
+            "{{\"schema_version\": {SCHEMA_VERSION}, \"id\": \"{id}\", \"frames\": ["
+        ));
+    }
     let reading = read(&crew, &record, &process, args.follow, &mut output);
     let read = unless_called(&mut signals, leaves, reading).await;
     let offset = output.at();

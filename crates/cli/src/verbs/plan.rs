@@ -72,7 +72,13 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
     let mut run = args.run.clone();
     run.command.env.retain(|word| !word.is_empty());
     let agent = agents::of_run(context, &run).await?;
-    let request = request::fresh(&run, agent, console.format, &context.surroundings)?;
+    let request = request::fresh(
+        &run,
+        agent,
+        console.format,
+        context.settings.config()?,
+        &context.surroundings,
+    )?;
     let crew = context.open(()).await?;
     let plan = crew.launcher.plan(request).await?;
     let planned = planned(&plan);

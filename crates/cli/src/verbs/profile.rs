@@ -73,13 +73,13 @@ pub(crate) fn profile(context: &Context, args: &ProfileArgs) -> Result<u8, Faili
 
 fn ls(context: &Context) -> Result<u8, Failing> {
     let console = &context.console;
-    let profiles = Profiles::read(&context.surroundings)?;
+    let profiles = context.settings.profiles()?;
     let entries: Vec<_> = profiles
         .found
         .iter()
         .map(|(name, found)| entry(name, found))
         .collect();
-    let strays = strays(&profiles);
+    let strays = strays(profiles);
     if console.format == Format::Human {
         let width = entries.iter().map(|one| one.name.len()).max().unwrap_or(0);
         for ((name, found), one) in profiles.found.iter().zip(&entries) {
@@ -127,18 +127,12 @@ fn entry(name: &ProfileName, found: &Found) -> Entry {
 
 fn show(context: &Context, name: &ProfileName) -> Result<u8, Failing> {
     let console = &context.console;
-    let profiles = Profiles::read(&context.surroundings)?;
-    let profile = profiles.get(name).map_err(several)?;
-    let source = profiles
-        .found
-        .get(name)
-        .map_or(&Source::BuiltIn, |found| &found.source);
-    let problems = profiles
-        .found
-        .get(name)
-        .map(Found::problems)
-        .unwrap_or_default();
-    let (start, continued) = commands(context, profile);
+    let profiles = context.settings.profiles()?;
+    let profile = profiles.get(name)?;
+    let found = profiles.found.get(name);
+    let source = found.map_or(&Source::BuiltIn, |found| &found.source);
+    let problems = found.map(Found::problems).unwrap_or_default();
+    let Commands { start, continued } = commands(context, profile)?;
     let fields = fields(profile);
     if console.format == Format::Human {
         console.result(&format!(
@@ -171,13 +165,18 @@ fn show(context: &Context, name: &ProfileName) -> Result<u8, Failing> {
     Ok(exit::DONE)
 }
 
-/// Returns the commands as they would be run here, without a model, a prompt or further arguments.
-fn commands(
-    context: &Context,
-    profile: &AgentProfile,
-) -> (Option<Vec<String>>, Option<Vec<String>>) {
+/// Commands as they would be run here, in words; those that cannot be made are left out.
+struct Commands {
+    start: Option<Vec<String>>,
+    continued: Option<Vec<String>>,
+}
+
+/// Returns the commands without a model, a prompt or further arguments.
+fn commands(context: &Context, profile: &AgentProfile) -> Result<Commands, Failing> {
+    let config = context.settings.config()?;
+    let path = config.path_before(context.surroundings.variable("PATH"));
     let host = Host::Here {
-        native: agent::native(profile, context.surroundings.variable("PATH")),
+        native: agent::native(profile, path.as_deref()),
     };
     let wishes = CommandWishes::default();
     let words = |command: &Command| {
@@ -188,19 +187,16 @@ fn commands(
             .collect();
         shown(&words)
     };
-    match (AgentCommand {
+    let command = AgentCommand {
         profile,
         wishes: &wishes,
         host: &host,
-    })
-    .build()
-    {
-        Ok(built) => (
-            Some(words(&built.start)),
-            built.continued.as_ref().map(words),
-        ),
-        Err(_) => (None, None),
-    }
+    };
+    // What is wrong with it is told beside it.
+    let built = command.build().ok();
+    let start = built.as_ref().map(|built| words(&built.start));
+    let continued = built.and_then(|built| built.continued.as_ref().map(words));
+    Ok(Commands { start, continued })
 }
 
 fn in_one_line(value: &Value) -> String {
@@ -217,12 +213,12 @@ fn in_one_line(value: &Value) -> String {
 
 fn check(context: &Context, which: &[OsString]) -> Result<u8, Failing> {
     let console = &context.console;
-    let profiles = Profiles::read(&context.surroundings)?;
+    let profiles = context.settings.profiles()?;
     let mut checked = 0;
     let mut problems = Vec::new();
     if which.is_empty() {
         checked = profiles.found.len() + profiles.strays.len();
-        problems.extend(strays(&profiles));
+        problems.extend(strays(profiles));
         problems.extend(
             profiles
                 .found
@@ -235,7 +231,7 @@ fn check(context: &Context, which: &[OsString]) -> Result<u8, Failing> {
         let found = if word.as_bytes().contains(&b'/') || word.as_bytes().ends_with(b".toml") {
             of_file(context, word)?
         } else {
-            of_name(&profiles, word)?
+            of_name(profiles, word)?
         };
         problems.extend(failures(&found));
     }
@@ -279,19 +275,7 @@ fn of_name(profiles: &Profiles, word: &OsString) -> Result<Vec<Error>, Failing> 
     let name = ProfileName::new(word.to_string_lossy())?;
     match profiles.found.get(&name) {
         Some(found) => Ok(found.problems()),
-        None => Err(several(profiles.get(&name).err().unwrap_or_default())),
-    }
-}
-
-/// Makes one failure of several problems.
-fn several(problems: Vec<Error>) -> Failing {
-    match <[Error; 1]>::try_from(problems) {
-        Ok([only]) => only.into(),
-        Err(problems) => groundcrew_core::PlanError {
-            problems,
-            conflicts: Vec::new(),
-        }
-        .into(),
+        None => Err(profiles.get(&name).err().unwrap_or_default().into()),
     }
 }
 

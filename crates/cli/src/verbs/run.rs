@@ -34,7 +34,13 @@ type Events = UnboundedReceiver<groundcrew_core::event::Event>;
 pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing> {
     let mut signals = Signals::listen()?;
     let agent = agents::of_run(context, args).await?;
-    let request = request::fresh(args, agent, context.console.format, &context.surroundings)?;
+    let request = request::fresh(
+        args,
+        agent,
+        context.console.format,
+        context.settings.config()?,
+        &context.surroundings,
+    )?;
     let (sender, events) = unbounded_channel();
     let crew = context.open(sender).await?;
     crew.tend(&context.console).await;
@@ -67,6 +73,7 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
         &record,
         agent,
         context.console.format,
+        context.settings.config()?,
         &context.surroundings,
     )?;
     let plan = crew.launcher.plan(request).await?;
@@ -104,11 +111,15 @@ async fn attended(
         launcher,
         record: &record,
         subject: Subject::Agent,
-        detach_keys: &args.detach_keys,
+        detach_keys: &args.streams.detach_keys,
         redactor: &redactor,
         console,
         from: Offset(0),
-        inward: request::inward(args, console.format, context.surroundings.terminals),
+        inward: request::inward(
+            &args.streams,
+            console.format,
+            context.surroundings.terminals,
+        ),
         meaning: Meaning::Command,
         called,
     };

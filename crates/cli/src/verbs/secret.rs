@@ -1,14 +1,12 @@
 //! `secret`: store, list, move and remove secrets; a value comes from standard input only, and is never shown.
 
-use std::sync::Arc;
-
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::TenantId,
     secret::{SecretId, SecretScope},
     undo::Undone,
 };
-use groundcrew_secrets::{Ending, SealedSecrets, SecretEntry, Stored};
+use groundcrew_secrets::{Ending, SecretEntry, Stored};
 use groundcrew_state::StateDirectory;
 use rustix::process::{Resource, Rlimit};
 use serde::Serialize;
@@ -102,11 +100,6 @@ fn without_core_dumps() {
     let _lowered = rustix::process::setrlimit(Resource::Core, none);
 }
 
-fn store(context: &Context) -> Result<Arc<SealedSecrets>, Failing> {
-    let home = context.surroundings.state_directory()?;
-    Ok(context.secrets(&home.join("secrets"))?)
-}
-
 fn id(name: &groundcrew_core::secret::SecretRef, tenant: Option<&TenantId>) -> SecretId {
     SecretId {
         name: name.clone(),
@@ -126,7 +119,7 @@ async fn set(context: &Context, args: &SecretSetArgs) -> Result<u8, Failing> {
             args.name
         )));
     }
-    let store = store(context)?;
+    let store = context.secrets()?;
     let value = if context.surroundings.terminals.input {
         if args.raw {
             return Err(Failing::usage(
@@ -163,7 +156,7 @@ async fn ls(context: &Context, args: &SecretLsArgs) -> Result<u8, Failing> {
         tenant: args.tenant.clone(),
     };
     let scope = (!args.all).then_some(&scope);
-    let entries = store(context)?.list(scope).await?;
+    let entries = context.secrets()?.list(scope).await?;
     if console.format == Format::Human {
         for line in table(&entries) {
             console.result(&line);
@@ -209,7 +202,7 @@ fn table(entries: &[SecretEntry]) -> Vec<String> {
 /// Removes a secret.
 async fn rm(context: &Context, args: &SecretRmArgs) -> Result<u8, Failing> {
     let id = id(&args.name, args.tenant.as_ref());
-    if store(context)?.remove(&id).await? == Undone::AlreadyGone {
+    if context.secrets()?.remove(&id).await? == Undone::AlreadyGone {
         return Err(Error::new(
             ErrorKind::NotFound,
             "there is no such secret; `groundcrew secret ls --all` lists all",
@@ -230,7 +223,7 @@ async fn mv(context: &Context, args: &SecretMvArgs) -> Result<u8, Failing> {
         args.to_tenant.as_ref().or(args.tenant.as_ref())
     };
     let to = id(&args.new, tenant);
-    store(context)?.rename(&from, &to).await?;
+    context.secrets()?.rename(&from, &to).await?;
     tell(context, &to, "moved", Some(&from));
     Ok(exit::DONE)
 }

@@ -202,6 +202,13 @@ pub struct ResumeRule {
     pub arguments: Vec<OsText>,
 }
 
+impl ResumeRule {
+    /// Returns whether a conversation of that token is gone on with.
+    pub fn takes(&self, token: &str) -> bool {
+        !token.is_empty() && self.supported != Some(false) && !self.arguments.is_empty()
+    }
+}
+
 /// How an agent gets a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

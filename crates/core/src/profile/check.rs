@@ -23,14 +23,12 @@ impl AgentProfile {
     /// Returns everything that is wrong with it; nothing is wrong with a profile that can be used.
     pub fn check(&self) -> Vec<Error> {
         let mut problems = Vec::new();
-        problems.extend(command_problems("command", &self.command));
+        // A request may name the whole command instead; nothing stands in for a continue command.
+        if !self.command.is_empty() {
+            problems.extend(command_problem("command", &self.command));
+        }
         if let Some(command) = &self.continue_command {
-            problems.extend(
-                check_program(command)
-                    .err()
-                    .map(|error| error.with("in", "continue_command")),
-            );
-            problems.extend(command_problems("continue_command", command));
+            problems.extend(command_problem("continue_command", command));
         }
         problems.extend(self.prefix_words().err());
         for flag in &self.flags {
@@ -203,10 +201,7 @@ impl AgentProfile {
     }
 }
 
-fn command_problems(place: &'static str, words: &[OsText]) -> Option<Error> {
-    if words.is_empty() {
-        return None;
-    }
+fn command_problem(place: &'static str, words: &[OsText]) -> Option<Error> {
     let checked = check_program(words).and_then(|()| Command::new(words.iter().cloned()).map(drop));
     checked.err().map(|error| error.with("in", place))
 }

@@ -253,7 +253,7 @@ impl AgentCommand<'_> {
     fn resumption(&self) -> Result<(Vec<OsText>, bool), Error> {
         let rule = &self.profile.resume;
         let token = self.wishes.resume_token.as_deref().unwrap_or_default();
-        if token.is_empty() || rule.supported == Some(false) || rule.arguments.is_empty() {
+        if !rule.takes(token) {
             return Ok((Vec::new(), false));
         }
         refuse_option("the resume token", token)?;
@@ -342,7 +342,7 @@ impl AgentProfile {
     /// # Errors
     ///
     /// `InvalidInput`, `resolve command_prefix for profile …`, when it cannot be split, or begins with a blank or an option.
-    pub fn prefix_words(&self) -> Result<Vec<OsText>, Error> {
+    pub(super) fn prefix_words(&self) -> Result<Vec<OsText>, Error> {
         if self.prefix.is_empty() {
             return Ok(Vec::new());
         }

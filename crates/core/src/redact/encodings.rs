@@ -1,15 +1,19 @@
 //! How programs write a value when they do not write it as it is: base64, percent, JSON and hex.
 //!
 //! Each function gives every form once or more; who collects them removes doubles.
-//! Own code instead of a library: the forms are needed cut at odd places, and in every dialect at once.
+//! Percent, JSON and hex are own code: their forms are needed in every dialect at once, of bytes that are no text as well.
 
+use base64::{
+    Engine as _,
+    engine::general_purpose::{GeneralPurpose, STANDARD_NO_PAD, URL_SAFE_NO_PAD},
+};
 use zeroize::Zeroizing;
 
 /// A form of a secret; wiped when dropped.
 pub(super) type Form = Zeroizing<Vec<u8>>;
 
-const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// Both alphabets; padding is added where it belongs.
+const ALPHABETS: [GeneralPurpose; 2] = [STANDARD_NO_PAD, URL_SAFE_NO_PAD];
 const LOWER: &[u8; 16] = b"0123456789abcdef";
 const UPPER: &[u8; 16] = b"0123456789ABCDEF";
 
@@ -20,8 +24,8 @@ const HEX_COLUMNS: usize = 60;
 
 /// Gives the base64 forms of a text that is just `value`: both alphabets, with and without padding, in lines or in one.
 pub(super) fn base64_whole(value: &[u8], forms: &mut Vec<Form>) {
-    for alphabet in [STANDARD, URL_SAFE] {
-        let bare = base64(value, alphabet);
+    for alphabet in ALPHABETS {
+        let bare = Form::new(alphabet.encode(value).into_bytes());
         let mut padded = Form::new(Vec::with_capacity(bare.len() + 2));
         padded.extend_from_slice(&bare);
         padded.extend(std::iter::repeat_n(b'=', (4 - bare.len() % 4) % 4));
@@ -43,26 +47,13 @@ pub(super) fn base64_inner(value: &[u8], forms: &mut Vec<Form>) {
         text.extend_from_slice(value);
         let first = (before * 8).div_ceil(6);
         let end = text.len() * 8 / 6;
-        for alphabet in [STANDARD, URL_SAFE] {
-            let whole = base64(&text, alphabet);
+        for alphabet in ALPHABETS {
+            let whole = Form::new(alphabet.encode(&*text).into_bytes());
             if let Some(inner) = whole.get(first..end) {
                 forms.push(Form::new(inner.to_vec()));
             }
         }
     }
-}
-
-fn base64(value: &[u8], alphabet: &[u8; 64]) -> Form {
-    let mut out = Form::new(Vec::with_capacity(value.len().div_ceil(3) * 4));
-    for group in value.chunks(3) {
-        let bits = group.iter().enumerate().fold(0_u32, |bits, (i, byte)| {
-            bits | (u32::from(*byte) << (16 - 8 * i))
-        });
-        out.extend(
-            (0..=group.len()).filter_map(|i| alphabet.get((bits >> (18 - 6 * i)) as usize & 63)),
-        );
-    }
-    out
 }
 
 /// Gives the hexadecimal forms of `value`, in lines or in one.
