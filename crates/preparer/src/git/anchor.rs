@@ -1,4 +1,6 @@
-//! The ref of ours that holds a start point in the user's repository, so that no clean-up there takes it away from a clone.
+//! Refs of ours in the user's repository, which hold commits that a clean-up there would take away.
+//!
+//! One holds the start point of a clone, or one that was fetched; those of snapshots are deleted here as well.
 
 use std::path::Path;
 
@@ -18,7 +20,7 @@ pub(crate) enum Held {
     Moved(Oid),
 }
 
-/// Makes it; fails if it exists elsewhere. The caller holds the lock of the repository.
+/// Makes one for a start point; fails if it exists elsewhere. The caller holds the lock of the repository.
 pub(crate) fn hold(repository: &Repository, name: &str, base: Oid) -> Result<(), Error> {
     while_locked(|| {
         repository
@@ -49,17 +51,19 @@ pub(crate) fn let_go(repository: &Repository, name: &str, base: Oid) -> Result<H
     Ok(held)
 }
 
+/// Returns what it saw under the lock of the ref.
 fn delete(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
-    let failed =
-        |error| git_error("failed to delete the ref of a start point", error).with("ref", name);
+    let failed = |error| git_error("failed to delete a ref of ours", error).with("ref", name);
+    match look(repository, name, base)? {
+        Held::Ours => {}
+        other => return Ok(other),
+    }
+    let mut transaction = repository.transaction().map_err(failed)?;
+    transaction.lock_ref(name).map_err(failed)?;
     let held = look(repository, name, base)?;
     if held == Held::Ours {
-        let mut transaction = repository.transaction().map_err(failed)?;
-        transaction.lock_ref(name).map_err(failed)?;
-        if repository.refname_to_id(name).map_err(failed)? == base {
-            transaction.remove(name).map_err(failed)?;
-            transaction.commit().map_err(failed)?;
-        }
+        transaction.remove(name).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
     }
     Ok(held)
 }
@@ -103,5 +107,15 @@ mod tests {
         assert_eq!(look(&repository, NAME, base).unwrap(), Held::Gone);
         assert!(!root.path().join("refs/groundcrew").exists());
         assert_eq!(let_go(&repository, NAME, base).unwrap(), Held::Gone);
+    }
+
+    #[test]
+    fn a_ref_that_is_elsewhere_stays_there() {
+        let root = tempfile::tempdir().unwrap();
+        let (repository, base) = held(root.path());
+        let other = Oid::from_bytes(&[7; 20]).unwrap();
+        let moved = let_go(&repository, NAME, other).unwrap();
+        assert_eq!(moved, Held::Moved(base));
+        assert_eq!(look(&repository, NAME, base).unwrap(), Held::Ours);
     }
 }

@@ -23,6 +23,14 @@ use super::{
 };
 use crate::{files::beneath, naming};
 
+/// The refs of snapshots are below this one.
+pub(crate) const SNAPSHOTS: &str = "refs/groundcrew/snapshots/";
+
+/// What the commit says that keeps what a run had staged; it is the second parent of the snapshot.
+pub(crate) fn staged_message(run: &RunId) -> String {
+    format!("groundcrew: what run {run} had staged")
+}
+
 /// What is saved.
 pub(crate) struct Saved<'a> {
     /// The repository, opened at its common directory.
@@ -101,9 +109,9 @@ impl Saved<'_> {
         let mut number = 1_u32;
         loop {
             let name = if number == 1 {
-                format!("refs/groundcrew/snapshots/{run}")
+                format!("{SNAPSHOTS}{run}")
             } else {
-                format!("refs/groundcrew/snapshots/{run}-{number}")
+                format!("{SNAPSHOTS}{run}-{number}")
             };
             match self.repository.find_reference(&name) {
                 Ok(taken) if taken.target() == Some(id) => return Ok(name),
@@ -128,11 +136,7 @@ impl Saved<'_> {
         }
         let tree = index.write_tree_to(self.repository).map_err(failed)?;
         let tree = self.repository.find_tree(tree).map_err(failed)?;
-        self.commit(
-            &tree,
-            &[head.id()],
-            &format!("groundcrew: what run {} had staged", self.run),
-        )
+        self.commit(&tree, &[head.id()], &staged_message(self.run))
     }
 
     fn files(
