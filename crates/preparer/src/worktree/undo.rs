@@ -3,7 +3,7 @@
 use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 
 use groundcrew_core::{
-    error::{Error, ErrorKind},
+    error::Error,
     identity::{Identity, Presence},
     undo::{Assessment, Occasion, UndoOptions, UndoRecord, Undone},
     workspace::Finding,
