@@ -37,7 +37,7 @@ use crate::{
         origin::Origin,
         trash::{self, Owner, Trash},
     },
-    git::{identity, repository::git_error, settings},
+    git::identity,
     naming, text,
 };
 
@@ -141,12 +141,8 @@ impl EphemeralPreparer {
     /// Returns an identity for git where the user has none.
     async fn identity(&self, cx: PlanContext<'_>) -> Result<Vec<Definition>, Error> {
         let given = cx.request.environment.clone();
-        self.blocking(move |config| {
-            let config = settings::of_user(&config.user)
-                .map_err(|error| git_error("failed to read the configuration of git", error))?;
-            identity::missing(&config, &given)
-        })
-        .await
+        self.blocking(move |config| identity::missing_for_user(&config.user, &given))
+            .await
     }
 }
 
@@ -261,7 +257,8 @@ impl Preparer for EphemeralPreparer {
     }
 
     async fn assess(&self, record: &UndoRecord, _: UndoOptions) -> Result<Assessment, Error> {
-        let (resource, known) = (Resource::read(&record.resource)?, known(record)?);
+        let resource = Resource::read(&record.resource)?;
+        let known = FileId::of_record(record)?;
         self.blocking(move |_| {
             Ok(match place(&resource, known)? {
                 Place::Nothing | Place::Another(_) => Assessment::default(),
@@ -275,13 +272,15 @@ impl Preparer for EphemeralPreparer {
     }
 
     async fn undo(&self, record: &UndoRecord, options: UndoOptions) -> Result<Undone, Error> {
-        let (resource, known) = (Resource::read(&record.resource)?, known(record)?);
+        let resource = Resource::read(&record.resource)?;
+        let known = FileId::of_record(record)?;
         self.blocking(move |config| undo(config, &resource, known, options))
             .await
     }
 
     async fn state(&self, record: &UndoRecord) -> Result<Presence, Error> {
-        let (resource, known) = (Resource::read(&record.resource)?, known(record)?);
+        let resource = Resource::read(&record.resource)?;
+        let known = FileId::of_record(record)?;
         self.blocking(move |config| {
             Ok(match FileId::of(&resource.path)? {
                 Some(id) if known.is_none_or(|known| known == id) => Presence::Present(id.into()),
@@ -313,20 +312,6 @@ impl Preparer for EphemeralPreparer {
         })
         .await
     }
-}
-
-fn known(record: &UndoRecord) -> Result<Option<FileId>, Error> {
-    record
-        .identity
-        .as_ref()
-        .map(|identity| {
-            identity.0.parse().map_err(|()| {
-                Error::new(ErrorKind::Corrupt, "an identity is no device and inode")
-                    .with("key", &record.key)
-                    .with("identity", identity)
-            })
-        })
-        .transpose()
 }
 
 /// Makes the directory, which must not be there.

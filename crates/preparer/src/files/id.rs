@@ -2,7 +2,11 @@
 
 use std::{fmt, io, os::unix::fs::MetadataExt as _, path::Path, str::FromStr};
 
-use groundcrew_core::{error::Error, identity::Identity};
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    identity::Identity,
+    undo::UndoRecord,
+};
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +32,25 @@ impl FileId {
                 Err(Error::io("failed to look a path up", error).with("path", path.display()))
             }
         }
+    }
+
+    /// Reads the one that a record names; `None` if it names none.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` when what it names is none of ours.
+    pub(crate) fn of_record(record: &UndoRecord) -> Result<Option<Self>, Error> {
+        record
+            .identity
+            .as_ref()
+            .map(|identity| {
+                identity.0.parse().map_err(|()| {
+                    Error::new(ErrorKind::Corrupt, "an identity is no device and inode")
+                        .with("key", &record.key)
+                        .with("identity", identity)
+                })
+            })
+            .transpose()
     }
 
     /// Takes it from what the system told.

@@ -1,14 +1,13 @@
-//! The ref of ours that holds a start point in the user's repository, so that no clean-up there takes it away from a clone.
+//! Refs of ours in the user's repository, which hold commits that a clean-up there would take away.
+//!
+//! One holds the start point of a clone, or one that was fetched; those of snapshots are deleted here as well.
 
 use std::path::Path;
 
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::error::Error;
 
-use super::{patience::while_locked, repository::git_error};
-
-/// The refs of ours are all below this directory.
-const OURS: &str = "refs/groundcrew";
+use super::{leftover, patience::while_locked, repository::git_error};
 
 /// What deleting it would mean.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(crate) enum Held {
     Moved(Oid),
 }
 
-/// Makes it; fails if it exists elsewhere. The caller holds the lock of the repository.
+/// Makes one for a start point; fails if it exists elsewhere. The caller holds the lock of the repository.
 pub(crate) fn hold(repository: &Repository, name: &str, base: Oid) -> Result<(), Error> {
     while_locked(|| {
         repository
@@ -43,51 +42,80 @@ pub(crate) fn look(repository: &Repository, name: &str, base: Oid) -> Result<Hel
 
 /// Deletes it if it is where it was put, and what a killed process left of it. The caller holds the lock of the repository.
 pub(crate) fn let_go(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
+    let file = repository.commondir().join(name);
+    // A process of ours that died over this very deletion left its lock; nobody else uses the name.
+    unlock(&file)?;
     let held = while_locked(|| delete(repository, name, base))?;
-    sweep(repository.commondir(), name)?;
+    unlock(&file)?;
+    leftover::prune(&file, &repository.commondir().join("refs"));
     Ok(held)
 }
 
+/// Returns what it saw under the lock of the ref.
 fn delete(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
-    let failed =
-        |error| git_error("failed to delete the ref of a start point", error).with("ref", name);
+    let failed = |error| git_error("failed to delete a ref of ours", error).with("ref", name);
+    match look(repository, name, base)? {
+        Held::Ours => {}
+        other => return Ok(other),
+    }
+    let mut transaction = repository.transaction().map_err(failed)?;
+    transaction.lock_ref(name).map_err(failed)?;
     let held = look(repository, name, base)?;
     if held == Held::Ours {
-        let mut transaction = repository.transaction().map_err(failed)?;
-        transaction.lock_ref(name).map_err(failed)?;
-        if repository.refname_to_id(name).map_err(failed)? == base {
-            transaction.remove(name).map_err(failed)?;
-            transaction.commit().map_err(failed)?;
-        }
+        transaction.remove(name).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
     }
     Ok(held)
 }
 
-/// Removes a lock file that a killed process left – nobody else uses the name – and directories that are empty now.
-fn sweep(common: &Path, name: &str) -> Result<(), Error> {
-    let file = common.join(name);
-    let mut lock = file.clone().into_os_string();
-    lock.push(".lock");
-    match std::fs::remove_file(&lock) {
-        Ok(()) => {}
-        Err(error)
-            if matches!(
-                error.kind(),
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-            ) => {}
-        Err(error) => {
-            return Err(Error::io("failed to delete a left-over of a ref", error)
-                .with("path", lock.display()));
-        }
-    }
-    let root = common.join(OURS);
-    let mut directory = file.parent();
-    while let Some(path) = directory.filter(|path| path.starts_with(&root)) {
-        // Not empty, or gone: both are fine.
-        if rustix::fs::rmdir(path).is_err() {
-            break;
-        }
-        directory = path.parent();
+/// Removes the lock that a process that died left; one that a clean-up has at this moment is waited for.
+fn unlock(file: &Path) -> Result<(), Error> {
+    let lock = leftover::lock_of(file);
+    if lock.symlink_metadata().is_ok() && !leftover::is_open(&lock) {
+        leftover::remove_file(&lock)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use git2::Signature;
+
+    use super::*;
+
+    const NAME: &str = "refs/groundcrew/base/r";
+
+    fn held(root: &Path) -> (Repository, Oid) {
+        let repository = Repository::init_bare(root).unwrap();
+        let tree = repository.treebuilder(None).unwrap().write().unwrap();
+        let tree = repository.find_tree(tree).unwrap();
+        let who = Signature::now("t", "t@example.org").unwrap();
+        let base = repository
+            .commit(None, &who, &who, "one", &tree, &[])
+            .unwrap();
+        drop(tree);
+        hold(&repository, NAME, base).unwrap();
+        (repository, base)
+    }
+
+    #[test]
+    fn a_deletion_that_died_over_the_lock_of_the_ref_is_gone_on_with() {
+        let root = tempfile::tempdir().unwrap();
+        let (repository, base) = held(root.path());
+        std::fs::write(root.path().join(format!("{NAME}.lock")), "").unwrap();
+        assert_eq!(let_go(&repository, NAME, base).unwrap(), Held::Ours);
+        assert_eq!(look(&repository, NAME, base).unwrap(), Held::Gone);
+        assert!(!root.path().join("refs/groundcrew").exists());
+        assert_eq!(let_go(&repository, NAME, base).unwrap(), Held::Gone);
+    }
+
+    #[test]
+    fn a_ref_that_is_elsewhere_stays_there() {
+        let root = tempfile::tempdir().unwrap();
+        let (repository, base) = held(root.path());
+        let other = Oid::from_bytes(&[7; 20]).unwrap();
+        let moved = let_go(&repository, NAME, other).unwrap();
+        assert_eq!(moved, Held::Moved(base));
+        assert_eq!(look(&repository, NAME, base).unwrap(), Held::Ours);
+    }
 }

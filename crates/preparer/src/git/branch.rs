@@ -15,6 +15,7 @@ use super::{
     admin,
     command::{Call, Git},
     history::{self, Holder},
+    leftover,
     patience::while_locked,
     repository::git_error,
 };
@@ -239,12 +240,9 @@ impl Branch<'_> {
 
     /// Removes the lock of its ref if a process that died left it.
     fn unlock(&self) -> Result<(), Error> {
-        let reference = self.common.join(self.full());
-        let mut lock = reference.into_os_string();
-        lock.push(".lock");
-        let lock = Path::new(&lock);
-        if self.is_stale(lock) {
-            remove_file(lock)?;
+        let lock = leftover::lock_of(&self.common.join(self.full()));
+        if self.is_stale(&lock) {
+            leftover::remove_file(&lock)?;
         }
         Ok(())
     }
@@ -258,24 +256,11 @@ impl Branch<'_> {
         };
         let reference = self.common.join(self.full());
         if ours && reference.symlink_metadata().is_err() {
-            remove_file(&log)?;
+            leftover::remove_file(&log)?;
         }
         self.unlock()?;
-        for (file, root) in [
-            (&reference, self.common.join("refs/heads")),
-            (&log, self.common.join("logs/refs/heads")),
-        ] {
-            let mut directory = file.parent();
-            while let Some(path) =
-                directory.filter(|path| path.starts_with(&root) && **path != root)
-            {
-                // Not empty, or gone: both are fine.
-                if rustix::fs::rmdir(path).is_err() {
-                    break;
-                }
-                directory = path.parent();
-            }
-        }
+        leftover::prune(&reference, &self.common.join("refs/heads"));
+        leftover::prune(&log, &self.common.join("logs/refs/heads"));
         Ok(())
     }
 
@@ -284,7 +269,7 @@ impl Branch<'_> {
         lock.symlink_metadata()
             .is_ok_and(|metadata| metadata.is_file())
             && (self.unique || self.holds_only_base(lock))
-            && !is_open(lock)
+            && !leftover::is_open(lock)
     }
 
     fn holds_only_base(&self, lock: &Path) -> bool {
@@ -301,26 +286,42 @@ fn begins_with(log: &[u8], mark: &str) -> bool {
         .is_some_and(|at| &first[at + 1..] == mark.as_bytes())
 }
 
-fn remove_file(path: &Path) -> Result<(), Error> {
-    match std::fs::remove_file(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => {
-            Err(Error::io("failed to delete a left-over of git", error)
-                .with("path", path.display()))
+#[cfg(test)]
+mod tests {
+    use git2::Signature;
+
+    use super::*;
+
+    #[test]
+    fn a_deletion_that_died_over_the_lock_of_the_branch_is_gone_on_with() {
+        const MARK: &str = "groundcrew:1";
+        let root = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(root.path()).unwrap();
+        let tree = repository.treebuilder(None).unwrap().write().unwrap();
+        let tree = repository.find_tree(tree).unwrap();
+        let who = Signature::now("t", "t@example.org").unwrap();
+        let base = repository
+            .commit(None, &who, &who, "one", &tree, &[])
+            .unwrap();
+        // A name of the run's own is nobody else's; under another name the lock must hold what we wrote.
+        for (unique, held) in [(true, String::new()), (false, format!("{base}\n"))] {
+            let branch = Branch {
+                common: repository.commondir(),
+                name: "topic/x",
+                base,
+                mark: MARK,
+                unique,
+            };
+            repository.reference_ensure_log(&branch.full()).unwrap();
+            repository
+                .reference(&branch.full(), base, false, MARK)
+                .unwrap();
+            let lock = repository.commondir().join("refs/heads/topic/x.lock");
+            std::fs::write(&lock, held).unwrap();
+            branch.delete(&repository, base, None).unwrap();
+            assert!(matches!(branch.judge(&repository), Ok(Verdict::Gone)));
+            assert!(!lock.exists());
+            assert!(!repository.commondir().join("refs/heads/topic").exists());
         }
     }
-}
-
-/// Tells whether a process that we may look at has a file open.
-fn is_open(path: &Path) -> bool {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return false;
-    };
-    processes.flatten().any(|process| {
-        std::fs::read_dir(process.path().join("fd")).is_ok_and(|open| {
-            open.flatten()
-                .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == path))
-        })
-    })
 }

@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod identity;
 pub(crate) mod ignore;
 pub(crate) mod inspect;
+mod leftover;
 pub(crate) mod pack;
 pub(crate) mod patience;
 pub(crate) mod remote;

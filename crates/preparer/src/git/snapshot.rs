@@ -21,7 +21,15 @@ use super::{
     inspect::{Differences, Entry, executable},
     repository::git_error,
 };
-use crate::files::beneath;
+use crate::{files::beneath, naming};
+
+/// The refs of snapshots are below this one.
+pub(crate) const SNAPSHOTS: &str = "refs/groundcrew/snapshots/";
+
+/// What the commit says that keeps what a run had staged; it is the second parent of the snapshot.
+pub(crate) fn staged_message(run: &RunId) -> String {
+    format!("groundcrew: what run {run} had staged")
+}
 
 /// What is saved.
 pub(crate) struct Saved<'a> {
@@ -97,12 +105,13 @@ impl Saved<'_> {
 
     /// Gives a commit the first free name; a snapshot is never overwritten.
     fn name(&self, id: Oid) -> Result<String, Error> {
+        let run = naming::ref_part(self.run.as_str());
         let mut number = 1_u32;
         loop {
             let name = if number == 1 {
-                format!("refs/groundcrew/snapshots/{}", self.run)
+                format!("{SNAPSHOTS}{run}")
             } else {
-                format!("refs/groundcrew/snapshots/{}-{number}", self.run)
+                format!("{SNAPSHOTS}{run}-{number}")
             };
             match self.repository.find_reference(&name) {
                 Ok(taken) if taken.target() == Some(id) => return Ok(name),
@@ -127,11 +136,7 @@ impl Saved<'_> {
         }
         let tree = index.write_tree_to(self.repository).map_err(failed)?;
         let tree = self.repository.find_tree(tree).map_err(failed)?;
-        self.commit(
-            &tree,
-            &[head.id()],
-            &format!("groundcrew: what run {} had staged", self.run),
-        )
+        self.commit(&tree, &[head.id()], &staged_message(self.run))
     }
 
     fn files(
@@ -214,5 +219,48 @@ fn index_entry(name: &[u8], mode: u32, id: Oid, size: u64) -> IndexEntry {
         flags: 0,
         flags_extended: 0,
         path: name.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_a_name_for_what_is_saved_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let repository = Repository::init_bare(root.path()).unwrap();
+        let tree = repository.treebuilder(None).unwrap().write().unwrap();
+        let tree = repository.find_tree(tree).unwrap();
+        let who = Signature::now("t", "t@example.org").unwrap();
+        let commit = |words| {
+            repository
+                .commit(None, &who, &who, words, &tree, &[])
+                .unwrap()
+        };
+        let (one, two) = (commit("one"), commit("two"));
+        let mut names = Vec::new();
+        for run in ["abc", "A-1_x.y", "a..b", "x.lock", "x."] {
+            let run = RunId::new(run).unwrap();
+            let save = |head| {
+                let saved = Saved {
+                    repository: &repository,
+                    run: &run,
+                    head,
+                    tips: &[],
+                };
+                saved.commits().unwrap()
+            };
+            let (first, second) = (save(one), save(two));
+            assert_eq!(save(one), first);
+            assert_eq!(second, format!("{first}-2"));
+            names.push(first);
+        }
+        // What git takes keeps its name.
+        let plain = ["abc", "A-1_x.y"].map(|run| format!("refs/groundcrew/snapshots/{run}"));
+        assert_eq!(names[..2], plain);
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 5);
     }
 }

@@ -37,7 +37,7 @@ use crate::{
         origin::Origin,
         trash::{self, Trash},
     },
-    git::{identity, repository::git_error, settings},
+    git::identity,
     naming, text,
 };
 
@@ -114,12 +114,8 @@ impl ScratchPreparer {
     /// Returns an identity for git where the user has none.
     async fn identity(&self, cx: PlanContext<'_>) -> Result<Vec<Definition>, Error> {
         let given = cx.request.environment.clone();
-        self.blocking(move |config| {
-            let config = settings::of_user(&config.user)
-                .map_err(|error| git_error("failed to read the configuration of git", error))?;
-            identity::missing(&config, &given)
-        })
-        .await
+        self.blocking(move |config| identity::missing_for_user(&config.user, &given))
+            .await
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
     git::{
         admin,
         repository::{git_error, open_common, open_exact},
+        snapshot::staged_message,
     },
     worktree::resource::Resource,
 };
@@ -159,8 +160,7 @@ fn staged(repository: &Repository, origin: &Origin) -> Option<Oid> {
         .and_then(|reference| reference.peel_to_commit())
         .ok()?;
     let second = snapshot.parent(1).ok()?;
-    let words = format!("groundcrew: what run {} had staged", origin.run);
-    (second.message_bytes() == words.as_bytes()).then(|| second.id())
+    (second.message_bytes() == staged_message(&origin.run).as_bytes()).then(|| second.id())
 }
 
 fn put(directory: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Error> {

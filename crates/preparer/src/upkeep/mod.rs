@@ -140,6 +140,13 @@ impl Upkeep {
                 if item.is_only_snapshot() || (young && !item.discarded) {
                     continue;
                 }
+                if young && item.tree.is_some() {
+                    // What was to be deleted at once goes; the tree beside it stays, and with it what is listed.
+                    if !dry_run && let Err(error) = inner.trash.empty(&item.owner) {
+                        emptied.kept.push((seen, Chain(&error).to_string()));
+                    }
+                    continue;
+                }
                 let stays = match seen.stays.clone() {
                     Some(why) => Some(why),
                     None if dry_run => None,

@@ -5,17 +5,18 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use git2::{ErrorCode, Oid, Repository};
+use git2::{Oid, Reference, Repository};
 use groundcrew_core::error::{Error, ErrorKind};
 
 use super::shared::Inner;
 use crate::{
     files::id::FileId,
-    git::repository::{discover, git_error, open_common},
+    git::{
+        anchor::{self, Held},
+        repository::{discover, git_error, open_common},
+        snapshot::SNAPSHOTS,
+    },
 };
-
-/// The refs are below this one.
-const PREFIX: &str = "refs/groundcrew/snapshots/";
 
 /// A ref that keeps what was removed by force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ fn of(common: &Path, found: &mut Vec<Snapshot>) -> Result<(), Error> {
     };
     let repository = open_common(common)?;
     let references = repository
-        .references_glob(&format!("{PREFIX}*"))
+        .references_glob(&format!("{SNAPSHOTS}*"))
         .map_err(failed)?;
     for reference in references {
         let reference = reference.map_err(failed)?;
@@ -100,34 +101,29 @@ fn made(repository: &Repository, common: &Path, name: &str, id: Oid) -> Result<S
 pub(super) fn remove(inner: &Inner, snapshot: &Snapshot) -> Result<(), Error> {
     let failed =
         |error| git_error("failed to delete a snapshot", error).with("ref", &snapshot.name);
-    if !snapshot.name.starts_with(PREFIX) {
+    // Its name becomes a path: one that climbs is no ref.
+    if !snapshot.name.starts_with(SNAPSHOTS) || !Reference::is_valid_name(&snapshot.name) {
         return Err(
             Error::new(ErrorKind::InvalidInput, "a ref is no snapshot of ours")
                 .with("ref", &snapshot.name),
         );
     }
+    let at = Oid::from_str(&snapshot.id).map_err(failed)?;
     let common = &snapshot.repository;
     let Some(id) = FileId::of(common)? else {
         return Ok(());
     };
     let _lock = inner.locks.lock_blocking(id)?;
     let repository = open_common(common)?;
-    let mut transaction = repository.transaction().map_err(failed)?;
-    transaction.lock_ref(&snapshot.name).map_err(failed)?;
-    match repository.refname_to_id(&snapshot.name) {
-        Ok(id) if id.to_string() == snapshot.id => {
-            transaction.remove(&snapshot.name).map_err(failed)?;
-            transaction.commit().map_err(failed)?;
-        }
-        Ok(id) => {
+    match anchor::let_go(&repository, &snapshot.name, at)? {
+        Held::Ours | Held::Gone => {}
+        Held::Moved(id) => {
             return Err(
                 Error::new(ErrorKind::Conflict, "a snapshot moved meanwhile")
                     .with("ref", &snapshot.name)
                     .with("at", id),
             );
         }
-        Err(error) if error.code() == ErrorCode::NotFound => {}
-        Err(error) => return Err(failed(error)),
     }
     for item in inner.trash.list()? {
         if let Some(Ok(origin)) = &item.origin

@@ -24,6 +24,7 @@ use crate::{
         admin,
         repository::{discover, git_error},
     },
+    include::is_manifest,
     text,
 };
 
@@ -184,8 +185,11 @@ fn others_in(root: &Path, targets: &[Target]) -> Result<bool, Error> {
     };
     for entry in std::fs::read_dir(root).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        let ours = path.file_name() == Some(OsStr::new(MARKER))
-            || targets.iter().any(|target| target.tree == path);
+        let name = path.file_name().unwrap_or_default();
+        let ours = name == MARKER
+            || targets
+                .iter()
+                .any(|target| target.tree == path || is_manifest(name, &target.tree));
         if !ours {
             return Ok(true);
         }

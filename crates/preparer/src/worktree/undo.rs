@@ -3,7 +3,7 @@
 use std::{ffi::OsString, os::fd::OwnedFd, path::Path};
 
 use groundcrew_core::{
-    error::{Error, ErrorKind},
+    error::Error,
     identity::{Identity, Presence},
     undo::{Assessment, Occasion, UndoOptions, UndoRecord, Undone},
     workspace::Finding,
@@ -59,7 +59,7 @@ pub(super) fn assess(
         Kind::Worktree | Kind::Clone => {
             let place = place(
                 &resource,
-                identity(record)?,
+                FileId::of_record(record)?,
                 beneath::open_root(&resource.directory).ok(),
             )?;
             if matches!(place, Place::Another(_)) {
@@ -78,7 +78,7 @@ pub(super) fn assess(
         Kind::Branch => refs::assess_branch(&resource),
         // It holds nothing that is not held elsewhere.
         Kind::Base => Ok(Assessment::default()),
-        Kind::Directory => directory::assess(&resource, identity(record)?),
+        Kind::Directory => directory::assess(&resource, FileId::of_record(record)?),
     }
 }
 
@@ -92,13 +92,17 @@ pub(super) fn undo(
     let resource = Resource::of(record)?;
     match resource.kind {
         Kind::Worktree | Kind::Clone => {
-            undo_tree(shared, &resource, identity(record)?, options, held)
+            undo_tree(shared, &resource, FileId::of_record(record)?, options, held)
         }
         Kind::Branch => refs::undo_branch(shared, &resource, options),
         Kind::Base => refs::undo_base(shared, &resource, options),
-        Kind::Directory => {
-            directory::undo(shared, &resource, identity(record)?, options.force, held)
-        }
+        Kind::Directory => directory::undo(
+            shared,
+            &resource,
+            FileId::of_record(record)?,
+            options.force,
+            held,
+        ),
     }
 }
 
@@ -126,7 +130,7 @@ pub(super) fn state(record: &UndoRecord) -> Result<Presence, Error> {
         }
     };
     Ok(match FileId::of(path)? {
-        Some(id) if identity(record)?.is_none_or(|known| known == id) => {
+        Some(id) if FileId::of_record(record)?.is_none_or(|known| known == id) => {
             Presence::Present(id.into())
         }
         Some(_) => Presence::Absent,
@@ -142,20 +146,6 @@ pub(super) fn state(record: &UndoRecord) -> Result<Presence, Error> {
             }
         }
     })
-}
-
-fn identity(record: &UndoRecord) -> Result<Option<FileId>, Error> {
-    record
-        .identity
-        .as_ref()
-        .map(|identity| {
-            identity.0.parse().map_err(|()| {
-                Error::new(ErrorKind::Corrupt, "an identity is no device and inode")
-                    .with("key", &record.key)
-                    .with("identity", identity)
-            })
-        })
-        .transpose()
 }
 
 fn place(

@@ -436,6 +436,26 @@ async fn a_tree_that_a_process_uses_stays_in_the_trash() {
     assert_eq!(fixture.preparer().expire_trash(week).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn c01_a_young_tree_stays_when_what_was_to_be_deleted_at_once_lies_beside_it() {
+    let fixture = Fixture::new();
+    let (launch, before) = removed(&fixture).await;
+    let upkeep = upkeep(&fixture);
+    let place = upkeep.trash().await.unwrap()[0].place.clone().unwrap();
+    let name = format!("{}-worktree-discard", launch.attempt);
+    let discard = place.with_file_name(name);
+    write(discard.join("half"), "x\n");
+    let week = Duration::from_hours(7 * 24);
+    for dry_run in [true, false] {
+        let emptied = upkeep.empty_trash(week, dry_run).await.unwrap();
+        assert_eq!((emptied.removed.len(), emptied.kept.len()), (0, 0));
+        assert!(place.is_dir());
+        assert_eq!(discard.exists(), dry_run);
+    }
+    upkeep.restore(&launch.run, None).await.unwrap();
+    assert_eq!(seen(launch.tree()), before);
+}
+
 /// A process with that file open.
 #[expect(clippy::disallowed_methods, reason = "a process that a test needs")]
 fn holder(open: &fs::File) -> std::process::Child {

@@ -109,6 +109,27 @@ async fn several_repositories_are_siblings_in_a_directory_of_ours() {
 }
 
 #[tokio::test]
+async fn lists_of_files_that_were_taken_along_are_nothing_that_anybody_left() {
+    let fixture = Fixture::new();
+    write(fixture.repository.join("notes"), "KEY=1\n");
+    let other = another(&fixture, "lib");
+    let first = with(fixture.spec(), |spec| {
+        spec.include = vec!["notes".to_owned()];
+    });
+    let specs = vec![first, RepositorySpec::new(&other)];
+    let request = request(WorkspaceRequest::Worktree(specs));
+    let launch = fixture.launch_with(&request, Recorder::default()).await;
+    launch.result.as_ref().unwrap();
+    let workspace = launch.workspace();
+    assert!(workspace.repositories[0].path.join("notes").is_file());
+    let preparer = fixture.preparer();
+    assert!(!preparer.report(workspace).await.unwrap().dirty);
+    // The name of a list says nothing where it is that of no tree.
+    write(workspace.path.join(".groundcrew-included.other"), "x\n");
+    assert!(preparer.report(workspace).await.unwrap().dirty);
+}
+
+#[tokio::test]
 async fn f067_several_repositories_that_end_at_any_checkpoint_leave_nothing() {
     let fixture = Fixture::new();
     let other = another(&fixture, "lib");
