@@ -117,9 +117,8 @@ async fn profiled_agent(
         problems.extend(found);
         Vec::new()
     });
-    if problems.is_empty() {
-        problems.extend(unusable(&profile));
-    }
+    // Nobody may have looked at a profile that does not come from a file, and nothing else would stop this.
+    problems.extend(profile.cache_problems());
     let Some(built) = built else {
         return Err(problems);
     };
@@ -140,13 +139,6 @@ async fn profiled_agent(
         warnings,
         profile: Some(profile),
     })
-}
-
-/// Returns what is wrong with a profile beside the command that was built of it; nobody may have looked at one that does not
-/// come from a file. A flag that cannot be split is left out alone, with a warning.
-fn unusable(profile: &AgentProfile) -> impl Iterator<Item = Error> {
-    let problems = profile.check().into_iter();
-    problems.filter(|error| error.get("in") != Some("flags"))
 }
 
 /// Takes the command that is to be started now: that of a follow-up goes on with earlier work where there is one.

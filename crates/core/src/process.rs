@@ -334,7 +334,7 @@ pub enum Role {
 pub enum Lease {
     /// For ever.
     Unlimited,
-    /// That long after the last control connection was lost.
+    /// That long after the last control connection was lost, or after the start where there was none yet.
     After(#[serde(with = "wire::millis")] Duration),
 }
 

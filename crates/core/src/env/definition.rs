@@ -21,7 +21,8 @@ pub enum Tier {
     Workspace,
     /// What the request says.
     Request,
-    /// What is decided for the run as a whole: a cache directory, a required credential, the model, where a payload lies.
+    /// What is decided for the run as a whole: cache directories, credentials, variables of model and approval, where a payload
+    /// lies.
     Managed,
     /// Who the run is; cannot be shadowed.
     Identity,

@@ -58,16 +58,7 @@ impl AgentProfile {
                 .with("in", "strip")
                 .with("name", format!("{pattern:?}"))
         }));
-        problems.extend(
-            self.caches
-                .iter()
-                .filter(|cache| !is_name(&cache.directory))
-                .map(|cache| {
-                    wrong("a cache directory is one plain name")
-                        .with("in", "caches")
-                        .with("directory", format!("{:?}", cache.directory))
-                }),
-        );
+        problems.extend(self.cache_problems());
         if self.stop.grace_seconds > MAX_GRACE_SECONDS {
             problems.push(
                 wrong("the time to end is longer than an hour")
@@ -80,6 +71,20 @@ impl AgentProfile {
             None => error.with("profile", &self.name),
         };
         problems.into_iter().map(own).collect()
+    }
+
+    /// Returns cache directories that would lie elsewhere than below the place for caches.
+    pub(crate) fn cache_problems(&self) -> impl Iterator<Item = Error> {
+        let elsewhere = self
+            .caches
+            .iter()
+            .filter(|cache| !is_name(&cache.directory));
+        elsewhere.map(|cache| {
+            wrong("a cache directory is one plain name")
+                .with("in", "caches")
+                .with("directory", format!("{:?}", cache.directory))
+                .with("profile", &self.name)
+        })
     }
 
     /// Makes paths absolute that were written into a profile: programs of the commands and of the prefix, and variables that

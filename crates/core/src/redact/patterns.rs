@@ -7,7 +7,7 @@
 //! * each of its lines, trimmed likewise;
 //! * the JSON forms of both; the percent, hex and base64 forms of the value.
 //!
-//! What is not useful is left out (see [`useful`]), and a value of which nothing is left is reported as unmasked.
+//! What is not useful is left out (see [`useful`]), and a value of which nothing is left is counted ([`Redactor::unmasked`](super::Redactor::unmasked)).
 
 use super::encodings::{Form, base64_inner, base64_whole, hex, json, percent};
 

@@ -5,7 +5,9 @@ use groundcrew_core::{
     env::{Definition, Key, Tier},
     error::ErrorKind,
     id::{ExecutorName, ProfileName},
-    profile::{AgentProfile, AgentUse, CommandWishes, Flag, ProfileUse, Route, Variable},
+    profile::{
+        AgentProfile, AgentUse, CacheRule, CommandWishes, Flag, ProfileUse, Route, Variable,
+    },
     request::{AgentProgram, LaunchRequest, Mode, ProfiledAgent},
     store::RunRecord,
 };
@@ -123,6 +125,19 @@ async fn k06_k07_a_command_that_cannot_be_is_found_before_anything_exists() {
         }
         assert!(process.recorder.events().is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k28_a_profile_that_no_file_holds_gets_no_cache_outside_of_ours() {
+    let mut profile = profile();
+    profile.caches = vec![CacheRule {
+        variable: key("GOCACHE"),
+        directory: "../elsewhere".to_owned(),
+    }];
+    let (machine, process) = machine_with(profile);
+    let error = refused(&process, CommandWishes::default()).await;
+    assert!(error.to_string().contains("../elsewhere"), "{error}");
+    machine.is_empty().await;
 }
 
 #[tokio::test(start_paused = true)]

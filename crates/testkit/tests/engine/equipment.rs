@@ -311,6 +311,14 @@ async fn k58_returned_secrets_are_kept_by_name_revealed_later_and_gone_with_the_
     // The name is in the row, the value is nowhere in it.
     let stored = machine.record(&record.run).await;
     assert_eq!(stored.runtime_secrets, record.runtime_secrets);
+    // Whatever is shown of the run hides it as well.
+    let redactor = process.launcher.redactor(&record).await.unwrap();
+    let told = format!("token {} of the executor", record.instance);
+    assert!(
+        !redactor
+            .redact_str(&told)
+            .contains(record.instance.as_str())
+    );
     process.launcher.close(&record.run, CLOSE).await.unwrap();
     assert!(place.reveal(name).await.unwrap().is_none());
     assert_eq!(place.attempts().await.unwrap(), []);
@@ -340,10 +348,10 @@ async fn k25_k27_the_snapshot_serves_what_is_started_later_and_an_overlay_stays_
     let machine = Machine::new();
     let process = machine.process();
     let secret = groundcrew_core::secret::SecretRef::new("known").unwrap();
-    let bound = Definition::secret(key("TOKEN"), secret, Tier::Profile, "profile");
+    let bound = |name| Definition::secret(key(name), secret.clone(), Tier::Profile, "profile");
     let record = process
         .ticket(LaunchRequest {
-            environment: vec![bound],
+            environment: vec![bound("TOKEN"), bound("SAME_TOKEN")],
             ..agent(&["sleep-until-signal"])
         })
         .await
@@ -365,9 +373,11 @@ async fn k25_k27_the_snapshot_serves_what_is_started_later_and_an_overlay_stays_
     let terminal = ProcessId::new("terminal").unwrap();
     instance.start(&terminal, &spec).await.unwrap();
     assert_eq!(later.secrets.asked(), Vec::<String>::new());
-    assert_eq!(process.secrets.asked(), ["known"]);
+    assert_eq!(process.secrets.asked(), ["known"], "each secret once");
     let snapshot = instance.environment().unwrap();
-    assert_eq!(snapshot.get("TOKEN"), Some(&b"hunter2"[..]));
+    for name in ["TOKEN", "SAME_TOKEN"] {
+        assert_eq!(snapshot.get(name), Some(&b"hunter2"[..]));
+    }
     assert_eq!(snapshot.get("TURN"), None);
 }
 
