@@ -13,7 +13,7 @@ pub const DONE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line is wrong, or what it asks for.
 pub const USAGE: u8 = 2;
-/// No run has that id, or more than one has.
+/// No run has that id, or more than one has; no process, secret or profile has that name.
 pub const NOT_FOUND: u8 = 3;
 /// Refused, because work would be lost.
 pub const REFUSED: u8 = 4;
@@ -21,13 +21,13 @@ pub const REFUSED: u8 = 4;
 pub const LEFTOVERS: u8 = 5;
 /// Something that is needed cannot be reached or used now.
 pub const UNAVAILABLE: u8 = 6;
-/// `run` and `resume`: the time limit passed.
+/// `run`, `resume` and `exec`: the time limit, or the idle limit, passed.
 pub const TIMED_OUT: u8 = 124;
-/// `run` and `resume`: we failed, not the command.
+/// `run`, `resume` and `exec`: we failed, not the command.
 pub const OURS: u8 = 125;
-/// `run` and `resume`: the command cannot be executed.
+/// `run`, `resume` and `exec`: the command cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// `run` and `resume`: the command does not exist.
+/// `run`, `resume` and `exec`: the command does not exist.
 pub const NO_COMMAND: u8 = 127;
 
 /// Returns the code for a signal that ended something: 128 and its number.
@@ -48,7 +48,7 @@ pub fn of_command(status: ExitStatus) -> u8 {
     }
 }
 
-/// Returns the code of `run` and `resume` for a failure of ours.
+/// Returns the code of `run`, `resume` and `exec` for a failure of ours.
 pub const fn of_launch_failure(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::ProgramNotFound => NO_COMMAND,

@@ -37,7 +37,7 @@ use crate::{
         origin::Origin,
         trash::{self, Owner, Trash},
     },
-    git::identity,
+    git::settings,
     naming, text,
 };
 
@@ -141,7 +141,7 @@ impl EphemeralPreparer {
     /// Returns an identity for git where the user has none.
     async fn identity(&self, cx: PlanContext<'_>) -> Result<Vec<Definition>, Error> {
         let given = cx.request.environment.clone();
-        self.blocking(move |config| identity::missing_for_user(&config.user, &given))
+        self.blocking(move |config| settings::missing_identity(&config.user, &given))
             .await
     }
 }

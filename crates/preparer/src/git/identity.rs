@@ -8,9 +8,6 @@ use groundcrew_core::{
     error::Error,
 };
 
-use super::{repository::git_error, settings};
-use crate::config::UserGitConfig;
-
 /// The name of whoever acts where the user has none.
 pub(crate) const NAME: &str = "groundcrew";
 /// Its address.
@@ -38,16 +35,6 @@ pub(crate) fn missing(config: &Config, given: &[Definition]) -> Result<Vec<Defin
         }
     }
     Ok(definitions)
-}
-
-/// Does the same for a place without a repository, where only the user's own configuration counts.
-pub(crate) fn missing_for_user(
-    user: &UserGitConfig,
-    given: &[Definition],
-) -> Result<Vec<Definition>, Error> {
-    let config = settings::of_user(user)
-        .map_err(|error| git_error("failed to read the configuration of git", error))?;
-    missing(&config, given)
 }
 
 /// Returns what to tell a person about an identity that was filled in, if one was.

@@ -8,9 +8,13 @@ use std::{
 };
 
 use git2::{Config, ConfigLevel, Repository};
-use groundcrew_core::{cancel::CancelToken, error::Error};
+use groundcrew_core::{cancel::CancelToken, env::Definition, error::Error};
 
-use super::command::{Call, Git};
+use super::{
+    command::{Call, Git},
+    identity,
+    repository::git_error,
+};
 use crate::config::UserGitConfig;
 
 /// Settings that tell how files are written; the user's own count, or the user's shell would see changes.
@@ -54,6 +58,16 @@ pub(crate) fn of_user(user: &UserGitConfig) -> Result<Config, git2::Error> {
     config.snapshot()
 }
 
+/// Returns definitions of an identity for git in a place without a repository, where only the user's own configuration counts.
+pub(crate) fn missing_identity(
+    user: &UserGitConfig,
+    given: &[Definition],
+) -> Result<Vec<Definition>, Error> {
+    let config = of_user(user)
+        .map_err(|error| git_error("failed to read the configuration of git", error))?;
+    identity::missing(&config, given)
+}
+
 fn add_user(config: &mut Config, user: &UserGitConfig) -> Result<(), git2::Error> {
     let files = [
         (&user.system, ConfigLevel::System),
@@ -87,9 +101,7 @@ pub(crate) fn checkout(config: &Config) -> Vec<(OsString, OsString)> {
 ///
 /// Nothing of it names a program, a file or another repository.
 pub(crate) fn taken_along(repository: &Repository) -> Result<Vec<(String, OsString)>, Error> {
-    let failed = |error| {
-        super::repository::git_error("failed to read the configuration of the repository", error)
-    };
+    let failed = |error| git_error("failed to read the configuration of the repository", error);
     let mut config = Config::new().map_err(failed)?;
     let local = repository.commondir().join("config");
     if local.is_file() {
