@@ -63,7 +63,10 @@ pub const fn of_failure(kind: ErrorKind) -> u8 {
         ErrorKind::InvalidInput => USAGE,
         ErrorKind::NotFound | ErrorKind::Ambiguous => NOT_FOUND,
         ErrorKind::WouldLoseWork => REFUSED,
-        ErrorKind::Unavailable | ErrorKind::Backpressure | ErrorKind::SessionBusy => UNAVAILABLE,
+        ErrorKind::Unavailable
+        | ErrorKind::Backpressure
+        | ErrorKind::SessionBusy
+        | ErrorKind::Busy => UNAVAILABLE,
         _ => FAILED,
     }
 }

@@ -8,7 +8,7 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use groundcrew_core::{
-    Launcher, agent_process,
+    Launcher,
     error::{Chain, Error, ErrorKind},
     id::ProcessId,
     instance::{SharedInstance, Stdio},
@@ -127,7 +127,7 @@ impl Follow<'_> {
             return Ok(Ending::Detached(self.called));
         }
         let agent = match self.subject {
-            Subject::Agent => agent_process()?,
+            Subject::Agent => self.record.agent_process()?,
             Subject::Process(id) => id.clone(),
         };
         let (instance, mut stdio) = self.attach(&agent).await?;

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use tokio::{task::JoinHandle, time::Instant};
 
 use crate::{
+    activity::ActivityKind,
     cancel::CancelToken,
     checkpoint::{Checkpoint, Place},
     error::{Error, ErrorKind},
@@ -38,7 +39,8 @@ pub(crate) type Failure = (Step, Error);
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) _attempt: Box<dyn LockGuard>,
-    pub(crate) _session: Hold,
+    pub(crate) _share: Option<Box<dyn LockGuard>>,
+    pub(crate) session: Hold,
 }
 
 /// One attempt under way.
@@ -209,7 +211,11 @@ impl Attempt {
                 Unwound::default()
             }
             // The locks fell with the step; they are taken again, so that no recovery acts at the same time.
-            _ => match self.shared.hold(&self.plan.session).await {
+            _ => match self
+                .shared
+                .hold(&self.plan.session, ActivityKind::Stopping)
+                .await
+            {
                 Ok(_hold) => self.roll_back(why, &BTreeSet::new()).await,
                 Err(error) => Unwound {
                     unsettled: Some(Arc::new(error)),

@@ -123,7 +123,7 @@ pub(crate) async fn close(
     options: CloseOptions,
 ) -> Result<CloseReport, Error> {
     let record = shared.record(run).await?;
-    let _hold = shared.hold(&record.session).await?;
+    let _hold = shared.hold_run(&record).await?;
     let Some(mut record) = settle_dead_launch(shared, run).await? else {
         return Ok(CloseReport::new(run, CloseOutcome::Closed));
     };
@@ -139,7 +139,9 @@ pub(crate) async fn close(
         occasion,
         force: options.remove && options.force,
     };
-    if options.remove && !options.force {
+    // What others go on with is handed over to them: nothing of it is lost, and nothing is torn down.
+    let shared_with = shared.heir(&record, occasion).await?;
+    if options.remove && !options.force && shared_with.is_none() {
         let kept = losses(shared, run, undo).await?;
         if !kept.is_empty() {
             return Ok(CloseReport {
@@ -148,7 +150,10 @@ pub(crate) async fn close(
             });
         }
     }
-    let teardown = tear_down(shared, &record).await;
+    let teardown = match shared_with {
+        None => tear_down(shared, &record).await,
+        Some(_) => Vec::new(),
+    };
     if record.state == RunState::Running {
         record = end(shared, record, shared.parts.policy.grace).await?;
     }

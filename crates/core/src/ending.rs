@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    adoption::answers,
     error::{Error, ErrorKind},
-    id::RunId,
+    id::{ProcessId, RunId},
+    instance::Instance,
     observe::{Liveness, ended_state, liveness},
-    process::{EndCause, ExitStatus, ProcessPhase},
-    shared::{Shared, agent_process, now_ms},
+    process::{EndCause, ExitStatus, ProcessPhase, Signal},
+    shared::{Shared, now_ms},
     store::{RunRecord, RunState},
     undo::{Component, Occasion},
 };
@@ -26,7 +28,7 @@ pub struct Settled {
 /// What somebody else settled is left as it is, and a run that is up as well.
 pub(crate) async fn settle(shared: &Shared, run: &RunId) -> Result<Settled, Error> {
     let record = shared.record(run).await?;
-    let _hold = shared.hold(&record.session).await?;
+    let _hold = shared.hold_run(&record).await?;
     settle_held(shared, shared.record(run).await?).await
 }
 
@@ -43,7 +45,7 @@ pub(crate) async fn settle_held(shared: &Shared, record: RunRecord) -> Result<Se
             RunState::Exited | RunState::TimedOut | RunState::Interrupted
         );
     if may_close && unchanged(shared, &record.run).await {
-        return close_unchanged(shared, record).await;
+        return Box::pin(close_unchanged(shared, record)).await;
     }
     Ok(Settled {
         record,
@@ -54,11 +56,13 @@ pub(crate) async fn settle_held(shared: &Shared, record: RunRecord) -> Result<Se
 /// Records the end of an agent that is found to have ended, and removes its instance; does not close.
 pub(crate) async fn settle_ended(shared: &Shared, record: RunRecord) -> Result<RunRecord, Error> {
     let status = match liveness(shared, &record).await? {
+        // Where there is no agent to ask for, its instance is asked.
+        Liveness::Up if record.command.is_none() && !answers(shared, &record).await? => None,
         Liveness::Up => return Ok(record),
         Liveness::Ended(status) => Some(status),
         Liveness::Lost => None,
     };
-    record_end(shared, record, ended_state(status), status).await
+    Box::pin(record_end(shared, record, ended_state(status), status)).await
 }
 
 /// Writes how an agent ended, then takes its instance away.
@@ -169,7 +173,7 @@ pub(crate) async fn stop(
     grace: Option<Duration>,
 ) -> Result<RunRecord, Error> {
     let record = shared.record(run).await?;
-    let _hold = shared.hold(&record.session).await?;
+    let _hold = shared.hold_run(&record).await?;
     let record = shared.record(run).await?;
     match record.state {
         RunState::Running => end(shared, record, grace.unwrap_or(shared.parts.policy.grace)).await,
@@ -189,7 +193,7 @@ pub(crate) async fn end(
     grace: Duration,
 ) -> Result<RunRecord, Error> {
     let exit = match liveness(shared, &record).await {
-        Ok(Liveness::Up) => shut_down(shared, &record, grace).await?,
+        Ok(Liveness::Up) => Box::pin(shut_down(shared, &record, grace)).await?,
         Ok(Liveness::Ended(status)) => Some(status),
         Ok(Liveness::Lost) => None,
         // It does not answer: taking the instance away ends it in any case.
@@ -201,7 +205,28 @@ pub(crate) async fn end(
         None if record.command.is_none() => RunState::Stopped,
         status => ended_state(status),
     };
-    record_end(shared, record, state, exit).await
+    Box::pin(record_end(shared, record, state, exit)).await
+}
+
+/// Ends an agent in an instance that others go on with.
+async fn end_agent(
+    instance: &dyn Instance,
+    agent: &ProcessId,
+    grace: Duration,
+) -> Result<ExitStatus, Error> {
+    instance.signal(agent, Signal::TERM).await?;
+    let in_time = tokio::time::timeout(grace, instance.wait(agent)).await;
+    let ended = if let Ok(ended) = in_time {
+        ended
+    } else {
+        instance.signal(agent, Signal::KILL).await?;
+        instance.wait(agent).await
+    };
+    // It ended because it was asked to, whatever it knows of that.
+    ended.map(|status| ExitStatus {
+        cause: EndCause::Stopped,
+        ..status
+    })
 }
 
 async fn shut_down(
@@ -210,8 +235,14 @@ async fn shut_down(
     grace: Duration,
 ) -> Result<Option<ExitStatus>, Error> {
     let instance = shared.instance(record).await?;
+    let agent = record.agent_process()?;
+    if shared.heir(record, Occasion::End).await?.is_some() {
+        if record.command.is_none() {
+            return Ok(None);
+        }
+        return end_agent(&*instance, &agent, grace).await.map(Some);
+    }
     instance.shutdown(grace).await?;
-    let agent = agent_process()?;
     // The supervisor is gone now; what it recorded is read from where it left it.
     let processes = match shared.instance(record).await {
         Ok(instance) => instance.processes().await?,

@@ -23,6 +23,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The session has a run, or is being worked on, already.
     SessionBusy,
+    /// Something is at work that must not be disturbed.
+    Busy,
     /// The operating system or a policy refuses.
     PermissionDenied,
     /// The component cannot be reached or used now.
@@ -75,6 +77,7 @@ impl ErrorKind {
             Self::Ambiguous => "ambiguous",
             Self::AlreadyExists => "already_exists",
             Self::SessionBusy => "session_busy",
+            Self::Busy => "busy",
             Self::PermissionDenied => "permission_denied",
             Self::Unavailable => "unavailable",
             Self::Backpressure => "backpressure",
@@ -336,6 +339,7 @@ mod tests {
             ErrorKind::InvalidInput,
             ErrorKind::WouldLoseWork,
             ErrorKind::SessionBusy,
+            ErrorKind::Busy,
             ErrorKind::TimedOut,
         ] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());

@@ -97,6 +97,8 @@ text_ids! {
     TaskId = "task id";
     /// Names the grouping that owns secrets and directories.
     TenantId = "tenant id";
+    /// Names what several sessions of one task share: one instance and its workspace.
+    ShareKey = "share key";
     /// Names an executor as requests do, such as `worktree`.
     ExecutorName = "executor name";
     /// Names a preparer.

@@ -12,6 +12,8 @@ use std::{
 use tokio::io::AsyncWriteExt as _;
 
 use crate::{
+    activity::ActivityKind,
+    adoption::AGENT_KEY,
     attempt::{Attempt, Failure, Held, StoredEffects, cancelled},
     cancel::CancelToken,
     env::{Definition, Environment, Value},
@@ -79,18 +81,31 @@ pub(crate) async fn launch(
 impl Attempt {
     async fn steps(&self, held: &mut Option<Held>) -> Result<Launched, Failure> {
         let (guards, record) = self.reserve().await?;
-        *held = Some(guards);
+        let guards = &*held.insert(guards);
+        let at_work = |kind| guards.session.at_work.become_kind(kind);
+        at_work(ActivityKind::Preparing);
         let (environment, revealed) = self.reveal().await?;
-        self.prepare().await?;
-        let secrets = self.create(revealed).await?;
-        let instance = self.connect(environment).await?;
-        self.populate(&instance).await?;
+        let secrets = if self.plan.joins() {
+            Vec::new()
+        } else {
+            self.prepare().await?;
+            self.create(revealed).await?
+        };
+        let instance = self.connect(environment.clone()).await?;
+        if !self.plan.joins() {
+            self.populate(&instance).await?;
+        }
         self.equip(&instance).await?;
-        self.set_up(&instance).await?;
+        if !self.plan.joins() {
+            at_work(ActivityKind::SetupScript);
+            self.set_up(&instance).await?;
+            at_work(ActivityKind::Preparing);
+        }
         self.admit(Step::Admit).await?;
         let record = self.register(record, secrets).await?;
         self.admit(Step::AdmitAgain).await?;
-        let started = self.start(&instance).await?;
+        at_work(ActivityKind::Running);
+        let started = self.start(&instance, environment).await?;
         let record = self.commit(record).await?;
         self.extend_lease(&instance, &record).await;
         let redactor = self.narrator.redactor();
@@ -109,7 +124,7 @@ impl Attempt {
             self.cancel.clone(),
         );
         self.step(Step::Reserve, &[], async move {
-            let mut hold = pin!(shared.hold(&plan.session));
+            let mut hold = pin!(shared.hold(&plan.session, ActivityKind::Starting));
             let session = tokio::select! {
                 biased;
                 hold = &mut hold => hold?,
@@ -119,6 +134,21 @@ impl Attempt {
                     return Err(cancelled());
                 }
             };
+            let share = match plan.share_key() {
+                None => None,
+                Some(key) => {
+                    let name = LockName::Share(key.clone());
+                    let mut hold = pin!(shared.parts.locks.lock(&name));
+                    tokio::select! {
+                        biased;
+                        hold = &mut hold => Some(hold?),
+                        () = cancel.cancelled() => {
+                            drop(tokio::time::timeout(LAST_GAIN, hold).await);
+                            return Err(cancelled());
+                        }
+                    }
+                }
+            };
             let name = LockName::Attempt(plan.attempt);
             let Some(lock) = shared.parts.locks.try_lock(&name).await? else {
                 return Err(Error::new(
@@ -126,7 +156,7 @@ impl Attempt {
                     "the lock of a new attempt is taken",
                 ));
             };
-            let (record, resumes) = fresh_or_resumed(&shared, &plan).await?;
+            let (record, resumes) = Box::pin(fresh_or_resumed(&shared, &plan)).await?;
             let record = shared
                 .parts
                 .store
@@ -139,7 +169,8 @@ impl Attempt {
             Ok((
                 Held {
                     _attempt: lock,
-                    _session: session,
+                    _share: share,
+                    session,
                 },
                 record,
             ))
@@ -297,12 +328,11 @@ impl Attempt {
     async fn connect(&self, environment: Environment) -> Result<SharedInstance, Failure> {
         let plan = Arc::clone(&self.plan);
         self.step(Step::Connect, &[INSTANCE_KEY], async move {
-            let instance = plan
-                .registration
-                .executor
-                .connect(&plan.attempt.instance())
-                .await?;
-            instance.set_environment(&environment).await?;
+            let instance = plan.registration.executor.connect(&plan.instance()).await?;
+            // Whoever is in an instance that is joined keeps its own; the agent gets its environment with its start.
+            if !plan.joins() {
+                instance.set_environment(&environment).await?;
+            }
             Ok(instance)
         })
         .await
@@ -312,10 +342,11 @@ impl Attempt {
     async fn equip(&self, instance: &SharedInstance) -> Result<(), Failure> {
         let (plan, instance) = (Arc::clone(&self.plan), Arc::clone(instance));
         self.step(Step::Equip, &[INSTANCE_KEY], async move {
+            if !plan.request.mcp_servers.is_empty() {
+                instance.set_mcp_servers(&plan.request.mcp_servers).await?;
+            }
             if let Some(archive) = payload::archive(&plan.request.payloads)? {
-                let executor = &plan.registration.executor;
-                let directory = executor.private_directory(&plan.attempt.instance());
-                instance.put_archive(&directory, archive).await?;
+                instance.put_archive(&plan.directory, archive).await?;
             }
             for cache in plan.caches() {
                 instance
@@ -361,32 +392,53 @@ impl Attempt {
         .await
     }
 
-    async fn start(&self, instance: &SharedInstance) -> Result<Option<Started>, Failure> {
+    async fn start(
+        &self,
+        instance: &SharedInstance,
+        environment: Environment,
+    ) -> Result<Option<Started>, Failure> {
         let Some(agent) = &self.plan.agent else {
             return Ok(None);
         };
-        let spec = self.process_spec(agent);
+        let plan = Arc::clone(&self.plan);
+        let spec = self.process_spec(agent, &environment);
         let instance = Arc::clone(instance);
         let prompt = agent.prompt.clone();
         let work = async move {
-            let process = agent_process()?;
+            let process = match plan.process() {
+                Some(process) => process,
+                None => agent_process()?,
+            };
             let started = instance.start(&process, &spec).await?;
+            if plan.promotes() {
+                // From here on terminals get what the agent got.
+                instance.set_environment(&environment).await?;
+            }
             if let Some(prompt) = prompt {
                 hand_over(&*instance, &process, &prompt).await?;
             }
             Ok(started)
         };
-        let started = self.step(Step::Start, &[INSTANCE_KEY], work).await?;
+        let key = if self.plan.joins() {
+            AGENT_KEY
+        } else {
+            INSTANCE_KEY
+        };
+        let started = self.step(Step::Start, &[key], work).await?;
         self.narrator.tell(EventKind::AgentStarted(started.clone()));
         Ok(Some(started))
     }
 
-    fn process_spec(&self, agent: &PlannedAgent) -> ProcessSpec {
+    fn process_spec(&self, agent: &PlannedAgent, environment: &Environment) -> ProcessSpec {
         let isolation = self.plan.registration.executor.capabilities().isolation;
         ProcessSpec {
             command: agent.command.clone(),
             directory: self.plan.workspace.directory.clone(),
-            environment: EnvironmentSource::Run(Environment::new()),
+            environment: if self.plan.joins() {
+                EnvironmentSource::Exact(environment.clone())
+            } else {
+                EnvironmentSource::Run(Environment::new())
+            },
             stdio: agent.stdio,
             stdin: agent.stdin,
             time_limit: agent.time_limit.map(Milliseconds),
@@ -394,7 +446,8 @@ impl Attempt {
             stop: agent.stop.clone(),
             // Host processes may need sudo and set-uid programs; nothing of the kind is needed elsewhere.
             no_new_privileges: isolation != Isolation::Process,
-            main: true,
+            // An instance that others are in, or that was there before, does not end with one agent.
+            main: !self.plan.joins() && self.plan.share_key().is_none(),
             log_limit: DEFAULT_LOG_LIMIT,
         }
     }

@@ -3,16 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    activity::{
+        self, ActivityKind, ActivityReport, MaintenanceLease, MaintenanceOptions, TaskLease,
+    },
     backpressure::Backpressure,
+    bounded::BoundedStore,
     cancel::CancelToken,
     closing::{self, CloseOptions, CloseReport},
     ending::{self, Settled},
+    ensuring::{self, EnsureError, Flights},
     error::Error,
     id::RunId,
     instance::SharedInstance,
     lane::Lanes,
     launch,
     observe::{self, RunView},
+    pacing::Pacing,
     plan::{Plan, PlanError},
     planning,
     recovery::{self, RecoveryReport},
@@ -22,7 +28,7 @@ use crate::{
     restoring::{self, Regained},
     shared::{Parts, Shared},
     store::RunRecord,
-    ticket::Ticket,
+    ticket::{Launched, Ticket},
 };
 
 /// Brings runs up and takes them away; cheap to clone.
@@ -33,11 +39,15 @@ pub struct Launcher(Arc<Shared>);
 
 impl Launcher {
     /// Makes one of its parts.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
+        parts.store = Arc::new(BoundedStore::new(parts.store, parts.policy.store));
         let shared = Shared {
             parts,
             lanes: Lanes::default(),
+            flights: Flights::default(),
+            activity: Arc::default(),
             backpressure: Backpressure::default(),
+            pacing: Pacing::default(),
             tasks: tokio_util::task::TaskTracker::new(),
             stopping: CancelToken::new(),
         };
@@ -73,6 +83,24 @@ impl Launcher {
             drop(answer.send(Some(result)));
         }));
         ticket
+    }
+
+    /// Makes sure that a session has a run that is up: its own, as it is; or a workspace without an agent, brought up or
+    /// brought up again.
+    ///
+    /// * What is returned is the run of the session that was asked for, never a sibling's under the same share key.
+    /// * Requests that are equal and made at the same time share one answer; others wait for the session in turn.
+    /// * The mode and the intent of the request are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// Those of the plan, of the launch, or of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped, as by a deadline of the caller's own: what was begun goes on, for whoever else waits for it.
+    pub async fn ensure(&self, request: LaunchRequest) -> Result<Launched, EnsureError> {
+        ensuring::ensure(&self.0, request).await
     }
 
     /// Finds a run by its id or the beginning of it.
@@ -127,15 +155,7 @@ impl Launcher {
     ///
     /// Those of the stores of secrets: nobody knows then what had to be hidden.
     pub async fn redactor(&self, record: &RunRecord) -> Result<Redactor, Error> {
-        let parts = &self.0.parts;
-        let mut values = Vec::new();
-        for secret in &record.secrets {
-            values.extend(parts.secrets.reveal(&secret.name, &secret.scope).await?);
-        }
-        for name in &record.runtime_secrets {
-            values.extend(parts.runtime_secrets.reveal(name).await?);
-        }
-        Redactor::new(&values)
+        ensuring::redactor(&self.0, record).await
     }
 
     /// Settles a run whose agent ended: records how, removes its instance, and closes it if nothing at all was changed.
@@ -150,7 +170,7 @@ impl Launcher {
     ///
     /// What was begun when the future is dropped is found and brought to an end by the next recovery.
     pub async fn settle(&self, run: &RunId) -> Result<Settled, Error> {
-        ending::settle(&self.0, run).await
+        Box::pin(ending::settle(&self.0, run)).await
     }
 
     /// Stops the processes of a run within `grace`; its workspace stays.
@@ -177,13 +197,15 @@ impl Launcher {
     ///
     /// As for [`settle`](Self::settle).
     pub async fn close(&self, run: &RunId, options: CloseOptions) -> Result<CloseReport, Error> {
-        closing::close(&self.0, run, options).await
+        Box::pin(closing::close(&self.0, run, options)).await
     }
 
     /// Brings to an end what dead processes left under way; the cheap part of [`recover`](Self::recover), for the start of a
     /// program and for a timer in one that lives long.
     ///
     /// * It looks at what the store says is under way and at nothing else: no executor and no preparer is asked for a list.
+    /// * What this launcher could not take away is tried again after a random pause of at most 100 ms, doubled each time up to
+    ///   a minute, and without a last time: however often this is called, it does not spin.
     ///
     /// # Errors
     ///
@@ -239,6 +261,38 @@ impl Launcher {
     /// When something could not be listed: then nobody knows all of it.
     pub async fn strays(&self) -> Result<Vec<String>, Error> {
         recovery::strays(&self.0).await
+    }
+
+    /// Returns what is at work in this process.
+    pub fn activity(&self) -> ActivityReport {
+        self.0.activity.report()
+    }
+
+    /// Says that something of the embedding program's own is at work, until the lease is dropped; ends a maintenance.
+    ///
+    /// # Errors
+    ///
+    /// Those of the locks.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again.
+    pub async fn begin(&self, kind: ActivityKind) -> Result<TaskLease, Error> {
+        self.0.lease(kind).await
+    }
+
+    /// Takes the maintenance lease, for work that must not meet any other, such as clearing caches.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`, with what is at work: another maintenance; and unless it is forced a task in this process or another, a run
+    /// that is up, or a quiet period that is not over.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again.
+    pub async fn maintain(&self, options: MaintenanceOptions) -> Result<MaintenanceLease, Error> {
+        activity::maintain(&self.0, options).await
     }
 
     /// Cancels all launches under way and waits until each is rolled back.

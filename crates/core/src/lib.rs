@@ -28,15 +28,20 @@ pub mod store;
 pub mod undo;
 
 // The engine.
+mod activity;
+mod adoption;
 mod attempt;
 mod backpressure;
+mod bounded;
 mod closing;
 mod ending;
+mod ensuring;
 mod lane;
 mod launch;
 pub mod launcher;
 mod narrator;
 mod observe;
+mod pacing;
 pub mod plan;
 mod planned_agent;
 mod planned_environment;
@@ -53,9 +58,11 @@ mod teardown;
 mod ticket;
 mod unwind;
 
+pub use activity::{ActivityKind, ActivityReport, MaintenanceLease, MaintenanceOptions, TaskLease};
 pub use async_trait::async_trait;
 pub use closing::{CloseOptions, CloseOutcome, CloseReport, Kept};
 pub use ending::Settled;
+pub use ensuring::EnsureError;
 pub use launcher::Launcher;
 pub use observe::RunView;
 pub use plan::{Plan, PlanError};

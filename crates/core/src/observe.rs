@@ -6,7 +6,7 @@ use crate::{
     error::{Error, ErrorKind, ErrorReport},
     id::RunId,
     process::{EndCause, ExitStatus, ProcessPhase},
-    shared::{Shared, agent_process},
+    shared::Shared,
     store::{LockName, RunRecord, RunState},
     workspace::WorkspaceReport,
 };
@@ -39,7 +39,7 @@ pub(crate) async fn liveness(shared: &Shared, record: &RunRecord) -> Result<Live
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Liveness::Lost),
             Err(error) => return Err(error),
         };
-        let agent = agent_process()?;
+        let agent = record.agent_process()?;
         let processes = instance.processes().await?;
         Ok(
             match processes
@@ -94,7 +94,11 @@ pub(crate) async fn observe(shared: &Shared, mut record: RunRecord) -> RunRecord
                 .try_lock(&LockName::Attempt(record.attempt))
                 .await;
             if matches!(lock, Ok(Some(_))) {
-                record.state = RunState::Interrupted;
+                // An agent that was to join a workspace which is up takes nothing with it.
+                record.state = match &record.before {
+                    Some(before) if before.state == RunState::Running => RunState::Running,
+                    _ => RunState::Interrupted,
+                };
             }
         }
         _ => {}

@@ -1,13 +1,17 @@
 //! A launch that is fully decided and has touched nothing.
 
-use std::{collections::BTreeSet, error::Error as StdError, fmt, sync::Arc};
+use std::{collections::BTreeSet, error::Error as StdError, fmt, path::PathBuf, sync::Arc};
 
 use crate::{
+    adoption::Adopted,
     env::{Composition, Conflict, Value},
     error::{Chain, Error, ErrorKind},
     event::Step,
     executor::InstanceSpec,
-    id::{AttemptId, ExecutorName, InstallId, RunId, SessionId, TaskId},
+    id::{
+        AttemptId, ExecutorName, InstallId, InstanceId, ProcessId, RunId, SessionId, ShareKey,
+        TaskId,
+    },
     planned_agent::PlannedAgent,
     preparer::{Contribution, Preparer},
     process::Lease,
@@ -30,6 +34,10 @@ pub struct Plan {
     pub(crate) task: TaskId,
     pub(crate) registration: Registration,
     pub(crate) prior: Option<RunRecord>,
+    /// The instance that is joined instead of making one.
+    pub(crate) adopted: Option<Adopted>,
+    /// The directory for private files, as seen in the instance.
+    pub(crate) directory: PathBuf,
     pub(crate) contributions: Vec<(Arc<dyn Preparer>, Contribution)>,
     pub(crate) workspace: Workspace,
     pub(crate) composition: Composition,
@@ -60,6 +68,39 @@ impl Plan {
     /// Returns the executor's name.
     pub fn executor(&self) -> &ExecutorName {
         &self.registration.name
+    }
+
+    /// Returns whether an instance that is up is joined, and none is made.
+    pub fn joins(&self) -> bool {
+        self.adopted.is_some()
+    }
+
+    /// Returns the instance to be, or the one that is joined.
+    pub(crate) fn instance(&self) -> InstanceId {
+        match &self.adopted {
+            Some(adopted) => adopted.owner.instance.clone(),
+            None => self.attempt.instance(),
+        }
+    }
+
+    /// Returns the name of the agent's process, where it is not the usual one.
+    pub(crate) fn process(&self) -> Option<ProcessId> {
+        let adopted = self.adopted.as_ref()?;
+        self.agent.as_ref().map(|_| adopted.process.clone())
+    }
+
+    /// Returns whether the run's own workspace gets its agent.
+    pub(crate) fn promotes(&self) -> bool {
+        let adopted = self.adopted.as_ref();
+        adopted.is_some_and(|adopted| adopted.owner.run == self.run)
+    }
+
+    /// Returns what the run shares under.
+    pub(crate) fn share_key(&self) -> Option<&ShareKey> {
+        match &self.prior {
+            Some(prior) => prior.share_key.as_ref(),
+            None => self.request.share_key.as_ref(),
+        }
     }
 
     /// Returns the workspace to be.
@@ -125,6 +166,20 @@ impl Plan {
             .map(|(preparer, _)| preparer.name().clone())
             .collect();
         let mut steps = vec![Step::Reserve, Step::Reveal];
+        if self.joins() {
+            steps.extend([
+                Step::Connect,
+                Step::Equip,
+                Step::Admit,
+                Step::Register,
+                Step::AdmitAgain,
+            ]);
+            if self.agent.is_some() {
+                steps.push(Step::Start);
+            }
+            steps.push(Step::Commit);
+            return steps;
+        }
         steps.extend(names.iter().cloned().map(Step::Prepare));
         steps.extend([Step::Create, Step::Connect]);
         steps.extend(names.into_iter().map(Step::Populate));
@@ -157,6 +212,14 @@ impl Plan {
 
     /// Returns a record for everything that will be made, in the order of making.
     pub fn records(&self) -> Vec<UndoRecord> {
+        if let Some(adopted) = &self.adopted {
+            // What was there before is not ours to take away.
+            let agent = self.agent.as_ref();
+            return agent
+                .map(|_| adopted.record(self.attempt))
+                .into_iter()
+                .collect();
+        }
         let made = self
             .contributions
             .iter()

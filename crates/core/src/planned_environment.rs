@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt as _, pa
 use crate::{
     env::{Composition, Conflict, Definition, Environment, Key, Tier, Value, compose},
     error::{Error, ErrorKind},
-    id::{InstanceId, RunId, SessionId, TaskId},
+    id::{RunId, SessionId, TaskId},
     payload::Payload,
     planned_agent::Decided,
     registry::Registration,
@@ -22,13 +22,12 @@ pub(crate) fn decide(
     registration: &Registration,
     request: &LaunchRequest,
     contributed: impl Iterator<Item = Definition>,
-    instance: &InstanceId,
+    directory: &Path,
     identity: Vec<Definition>,
     agent: &Decided,
     problems: &mut Vec<Error>,
 ) -> (Composition, Vec<Conflict>) {
-    let directory = registration.executor.private_directory(instance);
-    let payloads = payload_definitions(&request.payloads, &directory).unwrap_or_else(|found| {
+    let payloads = payload_definitions(&request.payloads, directory).unwrap_or_else(|found| {
         problems.extend(found);
         Vec::new()
     });

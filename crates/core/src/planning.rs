@@ -1,8 +1,9 @@
 //! Makes a plan of a request: finds everything that is wrong with it, at once, and touches nothing.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use crate::{
+    adoption::{self, Adopted},
     error::{Error, ErrorKind},
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
@@ -16,6 +17,7 @@ use crate::{
     shared::Shared,
     store::{RunRecord, RunState},
     undo::{INSTANCE_KEY, RUNTIME_SECRETS_KEY},
+    workspace::Workspace,
 };
 
 type Contributions = Vec<(Arc<dyn Preparer>, Contribution)>;
@@ -35,6 +37,17 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     let (session, task) = names(&request, &run, prior.as_ref())?;
 
     let mut problems = first_problems(&registration, &request);
+    let adopted = adoption::adopted(shared, &request, prior.as_ref(), attempt)
+        .await
+        .unwrap_or_else(|found| {
+            problems.extend(found);
+            None
+        });
+    // What is there already decides where it is worked.
+    let there = adopted
+        .as_ref()
+        .map(|adopted| &adopted.owner)
+        .or(prior.as_ref());
     problems.extend(pressure(shared, &registration).await?);
     if prior.is_none()
         && let Some(other) = shared.parts.store.run_of_session(&session).await?
@@ -47,33 +60,21 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         run: &run,
         attempt,
     };
-    let contributions = contributions(&registration, prior.as_ref(), cx)
+    let contributions = contributions(&registration, there, cx)
         .await
         .unwrap_or_else(|found| {
             problems.extend(found);
             Vec::new()
         });
-    let workspace = match &prior {
-        Some(record) => record.workspace.clone(),
-        None => contributions
-            .iter()
-            .find_map(|(_, contribution)| contribution.workspace.clone()),
-    };
+    let workspace = workspace(there, &contributions);
     if workspace.is_none() && problems.is_empty() {
         problems.push(no_preparer(&request));
     }
     // Everything else is looked at even so: all problems are told at once.
-    let spec = InstanceSpec {
-        install: shared.parts.install.clone(),
-        run: run.clone(),
-        session: session.clone(),
-        workspace: workspace.as_ref().map(|workspace| workspace.path.clone()),
-        lease: Lease::UNTIL_COMMIT,
-        limits: request.limits,
-        options: request.options.clone(),
-    };
+    let spec = instance_spec(shared, cx, &session, workspace.as_ref());
     problems.extend(registration.executor.check(&spec).err());
     problems.extend(duplicate_keys(&contributions).err());
+    let directory = private_directory(&registration, adopted.as_ref(), attempt);
     let identity = workspace
         .as_ref()
         .map(|workspace| planned_environment::identity(&run, &session, &task, workspace))
@@ -90,7 +91,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         contributions
             .iter()
             .flat_map(|(_, contribution)| contribution.environment.clone()),
-        &attempt.instance(),
+        &directory,
         identity,
         &agent,
         &mut problems,
@@ -108,7 +109,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         .chain(agent.warnings)
         .collect();
     Ok(Plan {
-        setup: setup(&request, prior.as_ref()),
+        setup: setup(&request, prior.as_ref(), adopted.is_some()),
         request,
         run,
         attempt,
@@ -116,6 +117,8 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         task,
         registration,
         prior,
+        adopted,
+        directory,
         contributions,
         workspace,
         composition,
@@ -125,9 +128,54 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
     })
 }
 
+/// Returns the workspace that is there, or the one to be.
+fn workspace(there: Option<&RunRecord>, contributions: &Contributions) -> Option<Workspace> {
+    match there {
+        Some(record) => record.workspace.clone(),
+        None => contributions
+            .iter()
+            .find_map(|(_, contribution)| contribution.workspace.clone()),
+    }
+}
+
+/// Returns what the executor would be asked to make.
+fn instance_spec(
+    shared: &Shared,
+    cx: PlanContext<'_>,
+    session: &SessionId,
+    workspace: Option<&Workspace>,
+) -> InstanceSpec {
+    InstanceSpec {
+        install: shared.parts.install.clone(),
+        run: cx.run.clone(),
+        session: session.clone(),
+        workspace: workspace.map(|workspace| workspace.path.clone()),
+        lease: Lease::UNTIL_COMMIT,
+        limits: cx.request.limits,
+        options: cx.request.options.clone(),
+    }
+}
+
+/// Returns the directory for private files; sessions that share an instance share none of theirs.
+fn private_directory(
+    registration: &Registration,
+    adopted: Option<&Adopted>,
+    attempt: AttemptId,
+) -> PathBuf {
+    let executor = &registration.executor;
+    match adopted {
+        None => executor.private_directory(&attempt.instance()),
+        Some(adopted) => executor
+            .private_directory(&adopted.owner.instance)
+            .join(adopted.process.as_str()),
+    }
+}
+
 /// Returns the scripts to run: a workspace that is half-built is built before anything else happens in it.
-fn setup(request: &LaunchRequest, prior: Option<&RunRecord>) -> Vec<Script> {
+fn setup(request: &LaunchRequest, prior: Option<&RunRecord>, joins: bool) -> Vec<Script> {
     match prior {
+        // They ran when the instance was made.
+        _ if joins => Vec::new(),
         Some(record)
             if request.setup.is_empty() && !request.skip_setup && !record.scripts.set_up =>
         {
@@ -139,13 +187,15 @@ fn setup(request: &LaunchRequest, prior: Option<&RunRecord>) -> Vec<Script> {
 
 /// Returns the error for a session that has a live run.
 pub(crate) fn busy(other: &RunRecord) -> Error {
-    Error::new(
-        ErrorKind::SessionBusy,
-        "the session has a run; resume or remove it, or use another session",
-    )
-    .with("session", &other.session)
-    .with("run", &other.run)
-    .with("state", other.state)
+    let why = if other.state == RunState::Running && other.command.is_some() {
+        "the session already has an agent running; stop it, or use another session"
+    } else {
+        "the session has a run; resume or remove it, or use another session"
+    };
+    Error::new(ErrorKind::SessionBusy, why)
+        .with("session", &other.session)
+        .with("run", &other.run)
+        .with("state", other.state)
 }
 
 /// Checks that a run can be gone on with.

@@ -97,7 +97,7 @@ pub(crate) async fn tend(shared: &Shared) -> Result<RecoveryReport, Error> {
     for row in shared.parts.store.attempts().await? {
         // What could not be taken away belongs here as well: it is tried again for ever.
         let failed = row.armed.iter().any(|armed| armed.last_error.is_some());
-        if row.phase != AttemptPhase::Committed || failed {
+        if (row.phase != AttemptPhase::Committed || failed) && !shared.pacing.rests(&row.run) {
             sessions.insert(row.run, row.session);
         }
     }
@@ -111,16 +111,24 @@ async fn recover_sessions(
     report: &mut RecoveryReport,
 ) -> Result<(), Error> {
     for (run, session) in sessions {
-        let Some(_hold) = shared.try_hold(&session).await? else {
+        let Some(hold) = shared.try_hold(&session).await? else {
+            report.busy.push(run);
+            continue;
+        };
+        let record = shared.parts.store.run(&run).await?;
+        let Some(_hold) = shared.try_share(hold, record.as_ref()).await? else {
             report.busy.push(run);
             continue;
         };
         // One run that cannot be recovered must not keep the others from it.
-        if let Err(error) = recover_run(shared, &run, report).await {
+        let before = report.stuck.len();
+        if let Err(error) = Box::pin(recover_run(shared, &run, report)).await {
+            let error = ErrorReport::from(&error);
             report
                 .stuck
-                .push((run, "the run".to_owned(), ErrorReport::from(&error)));
+                .push((run.clone(), "the run".to_owned(), error));
         }
+        shared.pacing.tried(&run, report.stuck.len() > before);
     }
     Ok(())
 }

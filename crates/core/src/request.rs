@@ -6,7 +6,8 @@ use crate::{
     command::Command,
     env::{Definition, Key},
     executor::Limits,
-    id::{ExecutorName, RunId, SessionId, TaskId, TenantId},
+    id::{ExecutorName, RunId, SessionId, ShareKey, TaskId, TenantId},
+    instance::McpServer,
     payload::Payload,
     process::{Lease, StdinPolicy, StdioKind, StopOrder},
     profile::{AgentProfile, AgentUse},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// A request to bring up a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRequest {
     /// The session; a run has one of its own if nothing is said.
     pub session: Option<SessionId>,
@@ -26,6 +27,10 @@ pub struct LaunchRequest {
     pub tenant: Option<TenantId>,
     /// Words for people; the branch is named after them.
     pub title: Option<String>,
+    /// What it shares with other sessions of its task: one instance and one workspace, those of the first that came up.
+    ///
+    /// The workspace that is asked for is then made only by that first one.
+    pub share_key: Option<ShareKey>,
     /// Which executor; never another one instead.
     pub executor: ExecutorName,
     /// The files to work on.
@@ -40,6 +45,8 @@ pub struct LaunchRequest {
     pub payloads: Vec<Payload>,
     /// Directories that outlive runs, for programs that keep caches.
     pub caches: Vec<ManagedCache>,
+    /// Servers of tools that agent sessions open with; an empty list changes nothing in an instance that is joined.
+    pub mcp_servers: Vec<McpServer>,
     /// Scripts that run in the instance before the agent starts, in this order; resuming a run runs those that did not finish.
     pub setup: Vec<Script>,
     /// Whether a run is gone on with although its own setup scripts did not all run; they are then never run again.
@@ -66,6 +73,7 @@ impl LaunchRequest {
             task: None,
             tenant: None,
             title: None,
+            share_key: None,
             executor,
             workspace,
             mode,
@@ -73,6 +81,7 @@ impl LaunchRequest {
             environment: Vec::new(),
             payloads: Vec::new(),
             caches: Vec::new(),
+            mcp_servers: Vec::new(),
             setup: Vec::new(),
             skip_setup: false,
             teardown: Vec::new(),
@@ -177,5 +186,8 @@ pub enum LaunchIntent {
     /// A new run.
     Fresh,
     /// The same run again, in the workspace it kept.
+    ///
+    /// * A workspace that is up without an agent gets one: the command and the variables are made anew of this request, and
+    ///   if that fails, it is up without an agent as before.
     Resume(RunId),
 }

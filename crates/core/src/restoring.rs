@@ -39,7 +39,7 @@ pub(crate) async fn restore<F: Future<Output = Result<Regained, Error>> + Send>(
     bring_back: impl FnOnce() -> F + Send,
 ) -> Result<RunRecord, Error> {
     let record = shared.record(run).await?;
-    let _hold = shared.hold(&record.session).await?;
+    let _hold = shared.hold_run(&record).await?;
     let record = shared.record(run).await?;
     match record.state {
         RunState::Closed | RunState::Failed => {}

@@ -165,6 +165,8 @@ fn restored(mut record: RunRecord, problem: Option<ErrorReport>) -> RunRecord {
         record.lease = before.lease;
         record.ended_ms = before.ended_ms;
         record.exit = before.exit;
+        record.process = before.process;
+        record.agent = before.agent;
     }
     record.problem = problem;
     record

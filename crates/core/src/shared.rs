@@ -9,20 +9,23 @@ use std::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    activity::{Activity, ActivityKind, TaskLease},
     backpressure::Backpressure,
     cancel::CancelToken,
     checkpoint::Checkpoints,
+    ensuring::Flights,
     error::{Error, ErrorKind},
     event::EventSink,
     id::{InstallId, ProcessId, RunId, SessionId},
     instance::SharedInstance,
     lane::Lanes,
+    pacing::Pacing,
     profile::ProfileDirectory,
     registry::Registry,
     secret::{RuntimeSecrets, SecretStore},
     session_directory::SessionDirectory,
     store::{ArmedRecord, LockDirectory, LockGuard, LockName, RunRecord, StateStore},
-    undo::{Occasion, UndoOptions, UndoRecord},
+    undo::{Component, Occasion, UndoOptions, UndoRecord},
     unwind::{Outcome, UnwindPolicy, Unwinder, Unwound},
 };
 
@@ -39,6 +42,8 @@ pub struct Policy {
     pub grace: Duration,
     /// The answer of an instance to a question that only reads.
     pub answer: Duration,
+    /// One verb of the store.
+    pub store: Duration,
     /// How much of one kind may wait to be taken away before no more of it is made.
     pub high_water: usize,
     /// How hard unwinding tries.
@@ -53,6 +58,7 @@ impl Default for Policy {
             settle: Duration::from_secs(10),
             grace: Duration::from_secs(10),
             answer: Duration::from_secs(5),
+            store: Duration::from_mins(1),
             high_water: 64,
             unwind: UnwindPolicy::default(),
         }
@@ -100,7 +106,10 @@ pub fn agent_process() -> Result<ProcessId, Error> {
 pub(crate) struct Shared {
     pub(crate) parts: Parts,
     pub(crate) lanes: Lanes,
+    pub(crate) flights: Flights,
+    pub(crate) activity: Arc<Activity>,
     pub(crate) backpressure: Backpressure,
+    pub(crate) pacing: Pacing,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancelToken,
 }
@@ -108,13 +117,25 @@ pub(crate) struct Shared {
 /// A session that is ours alone, in this process and between processes.
 #[derive(Debug)]
 pub(crate) struct Hold {
+    _share: Option<Box<dyn LockGuard>>,
     _lock: Box<dyn LockGuard>,
     _lane: tokio::sync::OwnedMutexGuard<()>,
+    pub(crate) at_work: TaskLease,
 }
 
 impl Shared {
+    /// Says that something is at work; ends a maintenance.
+    pub(crate) async fn lease(&self, kind: ActivityKind) -> Result<TaskLease, Error> {
+        self.activity.lease(&*self.parts.locks, kind).await
+    }
+
     /// Waits until a session is ours.
-    pub(crate) async fn hold(&self, session: &SessionId) -> Result<Hold, Error> {
+    pub(crate) async fn hold(
+        &self,
+        session: &SessionId,
+        kind: ActivityKind,
+    ) -> Result<Hold, Error> {
+        let at_work = self.lease(kind).await?;
         let lane = self.lanes.enter(session).await;
         let lock = self
             .parts
@@ -122,8 +143,24 @@ impl Shared {
             .lock(&LockName::Session(session.clone()))
             .await?;
         Ok(Hold {
+            _share: None,
             _lock: lock,
             _lane: lane,
+            at_work,
+        })
+    }
+
+    /// Waits until the session of a run is ours, and what it shares with others.
+    pub(crate) async fn hold_run(&self, record: &RunRecord) -> Result<Hold, Error> {
+        let hold = self.hold(&record.session, ActivityKind::Stopping).await?;
+        let Some(key) = &record.share_key else {
+            return Ok(hold);
+        };
+        let name = LockName::Share(key.clone());
+        let share = self.parts.locks.lock(&name).await?;
+        Ok(Hold {
+            _share: Some(share),
+            ..hold
         })
     }
 
@@ -132,14 +169,34 @@ impl Shared {
         let Some(lane) = self.lanes.try_enter(session) else {
             return Ok(None);
         };
+        let at_work = self.lease(ActivityKind::CleanupScript).await?;
         let lock = self
             .parts
             .locks
             .try_lock(&LockName::Session(session.clone()))
             .await?;
         Ok(lock.map(|lock| Hold {
+            _share: None,
             _lock: lock,
             _lane: lane,
+            at_work,
+        }))
+    }
+
+    /// Takes what a held run shares with others, if nobody works on it.
+    pub(crate) async fn try_share(
+        &self,
+        hold: Hold,
+        record: Option<&RunRecord>,
+    ) -> Result<Option<Hold>, Error> {
+        let Some(key) = record.and_then(|record| record.share_key.as_ref()) else {
+            return Ok(Some(hold));
+        };
+        let name = LockName::Share(key.clone());
+        let share = self.parts.locks.try_lock(&name).await?;
+        Ok(share.map(|share| Hold {
+            _share: Some(share),
+            ..hold
         }))
     }
 
@@ -185,12 +242,59 @@ impl Shared {
         unwinder.unwind(armed, options).await
     }
 
-    /// Takes away everything of a run that is due on an occasion, and notes before and after that it does.
+    /// Takes away everything of a run that is due on an occasion; what others go on with is handed over to them.
+    ///
+    /// The session is held, and what the run shares.
     pub(crate) async fn unwind_run(
         &self,
         run: &RunId,
         options: UndoOptions,
     ) -> Result<Unwound, Error> {
+        let record = self.parts.store.run(run).await?;
+        let heir = match &record {
+            Some(record) => self.heir(record, options.occasion).await?,
+            None => None,
+        };
+        match heir {
+            Some(heir) => Box::pin(self.hand_over(run, options, &heir)).await,
+            None => Box::pin(self.unwind_all(run, options)).await,
+        }
+    }
+
+    /// Ends what is the run's alone, and hands the rest over; each attempt in one write, so that no crash parts it.
+    async fn hand_over(
+        &self,
+        run: &RunId,
+        options: UndoOptions,
+        heir: &RunRecord,
+    ) -> Result<Unwound, Error> {
+        let store = &self.parts.store;
+        let attempts = store.attempts_of(run).await?;
+        let own: Vec<_> = attempts
+            .iter()
+            .flat_map(|row| row.armed.iter())
+            .filter(|armed| matches!(armed.record.component, Component::Process(_)))
+            .cloned()
+            .collect();
+        let unwound = self
+            .unwind(&own, options, &BTreeSet::new(), &|_, _| {})
+            .await;
+        if unwound.is_clean() {
+            for row in store.attempts_of(run).await? {
+                if row.armed.is_empty() {
+                    store.forget(row.attempt).await?;
+                } else {
+                    store
+                        .hand_over(row.attempt, &heir.run, &heir.session)
+                        .await?;
+                }
+            }
+        }
+        Ok(unwound)
+    }
+
+    /// Takes away everything of a run that is due on an occasion, and notes before and after that it does.
+    async fn unwind_all(&self, run: &RunId, options: UndoOptions) -> Result<Unwound, Error> {
         let store = &self.parts.store;
         let attempts = store.attempts_of(run).await?;
         let due = |row: &&crate::store::AttemptRow| {

@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, ErrorReport},
-    id::{AttemptId, ExecutorName, InstanceId, RunId, SessionId, TaskId, TenantId},
+    executor::Limits,
+    id::{
+        AttemptId, ExecutorName, InstanceId, ProcessId, RunId, SessionId, ShareKey, TaskId,
+        TenantId,
+    },
     identity::Identity,
     process::{ExitStatus, Lease},
     profile::AgentUse,
@@ -91,6 +95,12 @@ pub struct Before {
     pub ended_ms: Option<u64>,
     /// How its agent ended.
     pub exit: Option<ExitStatus>,
+    /// The name of its agent's process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessId>,
+    /// Who its agent was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentUse>,
 }
 
 /// The durable row of a run.
@@ -110,8 +120,20 @@ pub struct RunRecord {
     pub revision: u64,
     /// The executor's name, as requested.
     pub executor: ExecutorName,
-    /// Its present instance.
+    /// Its present instance; a run that shares it or joined it did not make it.
     pub instance: InstanceId,
+    /// The name of its agent's process, where that is not `agent`: an agent that joined an instance has a name of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessId>,
+    /// What it shares its instance and its workspace under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_key: Option<ShareKey>,
+    /// What its instance is limited to.
+    #[serde(default, skip_serializing_if = "Limits::is_empty")]
+    pub limits: Limits,
+    /// What its executor was told.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub options: serde_json::Map<String, serde_json::Value>,
     /// Where it is in its life.
     pub state: RunState,
     /// Words for people.
@@ -153,6 +175,20 @@ pub struct RunRecord {
     /// What it was before, while an attempt to resume it is under way.
     #[serde(default)]
     pub before: Option<Before>,
+}
+
+impl RunRecord {
+    /// Returns the name of its agent among the processes of its instance.
+    ///
+    /// # Errors
+    ///
+    /// None that can occur; the name is valid.
+    pub fn agent_process(&self) -> Result<ProcessId, Error> {
+        match &self.process {
+            Some(process) => Ok(process.clone()),
+            None => crate::shared::agent_process(),
+        }
+    }
 }
 
 /// Where an attempt is in its life.
@@ -245,6 +281,17 @@ pub trait StateStore: fmt::Debug + Send + Sync + 'static {
     /// Forgets an undo record, after its undo returned.
     async fn retire(&self, attempt: AttemptId, key: &str) -> Result<(), Error>;
 
+    /// Hands an attempt with everything that it still owns over to another run; it is at rest then.
+    ///
+    /// * The records name the attempt as before: the marks on what they stand for do.
+    /// * No attempt of that name is success: nothing was left to hand over.
+    async fn hand_over(
+        &self,
+        attempt: AttemptId,
+        run: &RunId,
+        session: &SessionId,
+    ) -> Result<(), Error>;
+
     /// Notes that taking a record away failed.
     async fn note_failure(
         &self,
@@ -289,6 +336,14 @@ pub enum LockName {
     Session(SessionId),
     /// One attempt, while it launches or rolls back.
     Attempt(AttemptId),
+    /// Everything that happens to what several sessions share; taken after the session's own.
+    Share(ShareKey),
+    /// Everything at work, shared; a maintenance that is not forced has it alone.
+    Activity,
+    /// One maintenance.
+    Maintenance,
+    /// Those who wait for a maintenance to end, shared.
+    TaskWaiting,
 }
 
 /// Held until dropped, or until the process ends however it ends.
@@ -306,6 +361,9 @@ pub trait LockDirectory: fmt::Debug + Send + Sync + 'static {
 
     /// Takes a lock if nobody has it.
     async fn try_lock(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error>;
+
+    /// Takes a lock together with others who share it, if nobody has it alone.
+    async fn try_share(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error>;
 
     /// Removes what dead holders left behind of locks that nobody has, such as files; held ones stay.
     async fn sweep(&self) -> Result<(), Error>;

@@ -58,6 +58,8 @@ impl Due {
 pub enum Component {
     /// The executor registered under that name.
     Executor(crate::id::ExecutorName),
+    /// An instance of the executor registered under that name; the resource is `INSTANCE/PROCESS`, a process in it.
+    Process(crate::id::ExecutorName),
     /// The preparer registered under that name.
     Preparer(crate::id::PreparerName),
     /// The place of secrets that executors return; the resource is the attempt.
@@ -68,6 +70,7 @@ impl fmt::Display for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Executor(name) => write!(f, "executor {name}"),
+            Self::Process(name) => write!(f, "process of executor {name}"),
             Self::Preparer(name) => write!(f, "preparer {name}"),
             Self::RuntimeSecrets => f.write_str("runtime secrets"),
         }

@@ -9,8 +9,10 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    adoption::end_process,
     error::{Chain, Error, ErrorKind, ErrorReport},
     id::InstanceId,
+    pacing::jitter,
     registry::Registry,
     secret::RuntimeSecrets,
     store::{ArmedRecord, StateStore},
@@ -234,6 +236,11 @@ impl Unwinder<'_> {
                 self.tasks
                     .spawn(async move { executor.delete(&id, record.identity.as_ref()).await })
             }
+            Component::Process(name) => {
+                let executor = Arc::clone(&self.registry.get(&name)?.executor);
+                self.tasks
+                    .spawn(async move { end_process(&*executor, &record).await })
+            }
             Component::Preparer(name) => {
                 let preparer = Arc::clone(self.registry.preparer(&name)?);
                 self.tasks
@@ -255,14 +262,5 @@ impl Unwinder<'_> {
                 Err(Error::new(ErrorKind::TimedOut, "the undo took too long").retryable(false))
             }
         }
-    }
-}
-
-/// Returns a random part of `pause`, so that many who failed together do not try together.
-fn jitter(pause: Duration) -> Duration {
-    let mut byte = [0];
-    match getrandom::fill(&mut byte) {
-        Ok(()) => pause * u32::from(byte[0]) / 255,
-        Err(_) => pause,
     }
 }

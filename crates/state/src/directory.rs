@@ -28,11 +28,12 @@ use crate::{
 /// How long a process waits for others before it gives up: 20 s, so that 64 that begin at once all get their turn.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "instances",
     "locks",
     "locks/session",
     "locks/attempt",
+    "locks/share",
     "worktrees",
     "tasks",
     "quick-chat",

@@ -13,7 +13,6 @@ use std::{
 use async_trait::async_trait;
 use groundcrew_core::{
     error::{Error, ErrorKind},
-    id::SessionId,
     store::{LockDirectory, LockGuard, LockName},
 };
 use tokio::{task::spawn_blocking, time::sleep};
@@ -25,6 +24,9 @@ use crate::files;
 pub struct FlockDirectory {
     sessions: PathBuf,
     attempts: PathBuf,
+    shares: PathBuf,
+    /// The files of the locks that there is one of each.
+    single: PathBuf,
 }
 
 /// A held lock.
@@ -32,6 +34,15 @@ pub struct FlockDirectory {
 struct Held {
     file: File,
     path: PathBuf,
+    /// Whether the file goes with the lock: not where others may share it.
+    unlinks: bool,
+}
+
+/// How a lock is taken.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Alone,
+    Shared,
 }
 
 impl LockGuard for Held {}
@@ -39,7 +50,9 @@ impl LockGuard for Held {}
 impl Drop for Held {
     fn drop(&mut self) {
         // Only the holder unlinks, and only while it holds. A file that stays is harmless.
-        let _left = files::remove_if_there(&self.path);
+        if self.unlinks {
+            let _left = files::remove_if_there(&self.path);
+        }
         // Not left to closing: a child between fork and exec may have a copy of the descriptor.
         let _left = self.file.unlock();
     }
@@ -50,6 +63,8 @@ impl FlockDirectory {
         Self {
             sessions: locks.join("session"),
             attempts: locks.join("attempt"),
+            shares: locks.join("share"),
+            single: locks.to_owned(),
         }
     }
 
@@ -60,7 +75,7 @@ impl FlockDirectory {
     /// When the directory of lock files cannot be read.
     pub fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
         let mut found = Vec::new();
-        for directory in [&self.sessions, &self.attempts] {
+        for directory in [&self.sessions, &self.attempts, &self.shares] {
             let failed = |error| files::failed("cannot list the locks in", directory, error);
             for entry in std::fs::read_dir(directory).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
@@ -82,7 +97,11 @@ impl FlockDirectory {
 
     fn path_of(&self, name: &LockName) -> Result<PathBuf, Error> {
         match name {
-            LockName::Session(session) => Ok(self.sessions.join(disk_name(session))),
+            LockName::Activity => Ok(self.single.join("activity")),
+            LockName::Maintenance => Ok(self.single.join("maintenance")),
+            LockName::TaskWaiting => Ok(self.single.join("task-waiting")),
+            LockName::Session(session) => Ok(self.sessions.join(disk_name(session.as_str()))),
+            LockName::Share(key) => Ok(self.shares.join(disk_name(key.as_str()))),
             LockName::Attempt(attempt) => Ok(self.attempts.join(attempt.to_string())),
             other => Err(Error::new(
                 ErrorKind::Unsupported,
@@ -93,12 +112,11 @@ impl FlockDirectory {
     }
 }
 
-/// Returns the name of a session's lock file, which also on a file system that folds case is that session's alone.
+/// Returns the name of the lock file of a session or a share key, which also on a file system that folds case is its alone.
 ///
 /// * An id without upper-case letters is its own name.
 /// * Another is its lower case, `~`, which no id holds, and eight hexadecimal digits of the FNV-1a hash of the id.
-fn disk_name(session: &SessionId) -> String {
-    let id = session.as_str();
+fn disk_name(id: &str) -> String {
     if !id.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return id.to_owned();
     }
@@ -108,11 +126,23 @@ fn disk_name(session: &SessionId) -> String {
     format!("{}~{hash:08x}", id.to_ascii_lowercase())
 }
 
-fn try_once(path: &Path) -> Result<Option<Held>, Error> {
+/// Returns whether the file of a lock goes with it: where others may share it, it stays.
+fn unlinks(name: &LockName) -> bool {
+    !matches!(
+        name,
+        LockName::Activity | LockName::Maintenance | LockName::TaskWaiting
+    )
+}
+
+fn try_once(path: &Path, how: How, unlinks: bool) -> Result<Option<Held>, Error> {
     let failed = |error| files::failed("cannot lock", path, error);
     loop {
         let file = files::open_lock(path).map_err(failed)?;
-        match file.try_lock() {
+        let tried = match how {
+            How::Alone => file.try_lock(),
+            How::Shared => file.try_lock_shared(),
+        };
+        match tried {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -122,14 +152,15 @@ fn try_once(path: &Path) -> Result<Option<Held>, Error> {
             return Ok(Some(Held {
                 file,
                 path: path.to_owned(),
+                unlinks,
             }));
         }
     }
 }
 
-async fn try_off_thread(path: PathBuf) -> Result<Option<Held>, Error> {
+async fn try_off_thread(path: PathBuf, how: How, unlinks: bool) -> Result<Option<Held>, Error> {
     // If this future is dropped meanwhile, the guard is dropped with the task's result.
-    match spawn_blocking(move || try_once(&path)).await {
+    match spawn_blocking(move || try_once(&path, how, unlinks)).await {
         Ok(tried) => tried,
         Err(error) => Err(Error::new(
             ErrorKind::Cancelled,
@@ -158,7 +189,7 @@ impl LockDirectory for FlockDirectory {
         let path = self.path_of(name)?;
         let mut tries = 0;
         loop {
-            if let Some(held) = try_off_thread(path.clone()).await? {
+            if let Some(held) = try_off_thread(path.clone(), How::Alone, unlinks(name)).await? {
                 return Ok(Box::new(held));
             }
             // The kernel announces a free flock to a blocked thread only, and a blocked thread cannot be called off:
@@ -169,16 +200,27 @@ impl LockDirectory for FlockDirectory {
     }
 
     async fn try_lock(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error> {
-        let held = try_off_thread(self.path_of(name)?).await?;
+        let held = try_off_thread(self.path_of(name)?, How::Alone, unlinks(name)).await?;
+        Ok(held.map(|held| Box::new(held) as Box<dyn LockGuard>))
+    }
+
+    async fn try_share(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error> {
+        if unlinks(name) {
+            return Err(
+                Error::new(ErrorKind::Unsupported, "this kind of lock is never shared")
+                    .with("lock", format!("{name:?}")),
+            );
+        }
+        let held = try_off_thread(self.path_of(name)?, How::Shared, false).await?;
         Ok(held.map(|held| Box::new(held) as Box<dyn LockGuard>))
     }
 
     async fn sweep(&self) -> Result<(), Error> {
-        for directory in [&self.sessions, &self.attempts] {
+        for directory in [&self.sessions, &self.attempts, &self.shares] {
             let failed = |error| files::failed("cannot list the locks in", directory, error);
             for entry in std::fs::read_dir(directory).map_err(failed)? {
                 // A lock that is gained is given back at once, and its file goes with it.
-                drop(try_off_thread(entry.map_err(failed)?.path()).await?);
+                drop(try_off_thread(entry.map_err(failed)?.path(), How::Alone, true).await?);
             }
         }
         Ok(())
@@ -191,7 +233,7 @@ mod tests {
 
     #[test]
     fn two_sessions_never_share_a_file_even_where_case_is_folded() {
-        let name = |id: &str| disk_name(&SessionId::new(id).unwrap());
+        let name = disk_name;
         assert_eq!(name("abc-1.x_y"), "abc-1.x_y");
         assert_eq!(name("Abc"), "abc~7cd280ab");
         assert_ne!(name("aBc").to_lowercase(), name("Abc").to_lowercase());

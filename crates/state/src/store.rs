@@ -251,6 +251,19 @@ impl StateStore for SqliteStore {
         .await
     }
 
+    async fn hand_over(
+        &self,
+        attempt: AttemptId,
+        run: &RunId,
+        session: &SessionId,
+    ) -> Result<(), Error> {
+        let (run, session) = (run.clone(), session.clone());
+        self.write("hand an attempt over", Durability::Machine, move |w| {
+            w.hand_over(attempt, &run, &session)
+        })
+        .await
+    }
+
     async fn retire(&self, attempt: AttemptId, key: &str) -> Result<(), Error> {
         let key = key.to_owned();
         self.write("retire an undo record", Durability::Machine, move |w| {

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use groundcrew_core::{
     error::{Error, ErrorKind, ErrorReport},
-    id::{AttemptId, RunId},
+    id::{AttemptId, RunId, SessionId},
     identity::Identity,
     store::{AttemptPhase, Reservation, RunRecord},
     undo::{Due, UndoRecord},
@@ -185,6 +185,28 @@ impl<'c> Writing<'c> {
     ) -> Result<(), Fault> {
         let (mut fields, sum) = self.attempt(attempt)?;
         fields.phase = encode(&phase)?;
+        self.put_attempt(Some(sum), &fields)
+    }
+
+    /// See [`StateStore::hand_over`](groundcrew_core::store::StateStore::hand_over).
+    pub(crate) fn hand_over(
+        &mut self,
+        attempt: AttemptId,
+        run: &RunId,
+        session: &SessionId,
+    ) -> Result<(), Fault> {
+        if find_run(&self.tx, &self.meta, RunKey::Run(run.as_str()))?.is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "there is no such run")
+                .with("run", run)
+                .into());
+        }
+        let Some((mut fields, sum)) = find_attempt(&self.tx, &self.meta, &attempt.to_string())?
+        else {
+            return Ok(());
+        };
+        fields.run = run.to_string();
+        fields.session = session.to_string();
+        fields.phase = encode(&AttemptPhase::Committed)?;
         self.put_attempt(Some(sum), &fields)
     }
 

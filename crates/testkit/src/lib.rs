@@ -3,4 +3,5 @@
 pub mod faulty;
 pub mod memory;
 pub mod oracle;
+pub mod polls;
 pub mod recorder;

@@ -20,6 +20,10 @@ fn record() -> RunRecord {
         revision: 3,
         executor: ExecutorName::new("worktree").unwrap(),
         instance: attempt.instance(),
+        process: None,
+        share_key: None,
+        limits: groundcrew_core::executor::Limits::default(),
+        options: Map::new(),
         state: RunState::Exited,
         title: None,
         command: Some(vec![

@@ -1,7 +1,6 @@
 //! `attach`: watch the command of a run, and work in its terminal if it has one.
 
 use groundcrew_core::{
-    agent_process,
     error::{Error, ErrorKind},
     id::ProcessId,
     process::{Offset, ProcessPhase, ProcessState},
@@ -134,7 +133,7 @@ pub(crate) async fn process(
     name: Option<&ProcessId>,
 ) -> Result<ProcessState, Error> {
     let instance = crew.launcher.instance(record).await?;
-    let wanted = name.map_or_else(agent_process, |name| Ok(name.clone()))?;
+    let wanted = name.map_or_else(|| record.agent_process(), |name| Ok(name.clone()))?;
     let all = instance.processes().await?;
     if let Some(found) = all.iter().find(|process| process.id == wanted) {
         return Ok(found.clone());

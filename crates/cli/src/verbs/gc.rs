@@ -8,7 +8,8 @@ use std::{
 };
 
 use groundcrew_core::{
-    error::{Chain, Error},
+    MaintenanceLease, MaintenanceOptions,
+    error::{Chain, Error, ErrorKind},
     store::{AttemptPhase, AttemptRow, RunRecord, RunState},
 };
 use groundcrew_executor_local::OldLogs;
@@ -97,7 +98,13 @@ pub(crate) async fn gc(context: &Context, args: &GcArgs) -> Result<u8, Failing> 
     let console = &context.console;
     let crew = context.open(()).await?;
     let inventory = inventory(context, &crew, args).await?;
-    let collected = collect(&crew, args, &inventory).await?;
+    let lease = if args.dry_run {
+        None
+    } else {
+        Some(Lease::take(&crew).await?)
+    };
+    let collected = collect(&crew, args, &inventory, lease.as_ref()).await?;
+    drop(lease);
     let word = if args.dry_run {
         "would remove"
     } else {
@@ -129,6 +136,49 @@ pub(crate) async fn gc(context: &Context, args: &GcArgs) -> Result<u8, Failing> 
     let left = !collected.failed.is_empty();
     console.document(&Document::new(collected));
     Ok(if left { exit::LEFTOVERS } else { exit::DONE })
+}
+
+/// The right to clear up, and what is at work beside it.
+#[derive(Debug)]
+struct Lease {
+    maintenance: MaintenanceLease,
+    beside: Option<String>,
+}
+
+impl Lease {
+    /// Takes it; beside other work where there is some, since what goes was proven unused one by one.
+    async fn take(crew: &Crew) -> Result<Self, Error> {
+        let options = MaintenanceOptions::default();
+        let busy = match crew.launcher.maintain(options).await {
+            Ok(maintenance) => {
+                return Ok(Self {
+                    maintenance,
+                    beside: None,
+                });
+            }
+            Err(error) if error.kind() == ErrorKind::Busy => error,
+            Err(error) => return Err(error),
+        };
+        let options = MaintenanceOptions {
+            force: true,
+            ..options
+        };
+        Ok(Self {
+            maintenance: crew.launcher.maintain(options).await?,
+            beside: Some(busy.to_string()),
+        })
+    }
+}
+
+/// Fails when a launch waits for the end of this.
+fn go_on(lease: Option<&Lease>) -> Result<(), Error> {
+    match lease {
+        Some(lease) if lease.maintenance.is_pre_empted() => Err(Error::new(
+            ErrorKind::Busy,
+            "a launch began, and goes first; run it again for the rest",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Reads everything; one thing that cannot be read is an error.
@@ -170,7 +220,12 @@ async fn inventory(context: &Context, crew: &Crew, args: &GcArgs) -> Result<Inve
     })
 }
 
-async fn collect(crew: &Crew, args: &GcArgs, all: &Inventory) -> Result<Collected, Failing> {
+async fn collect(
+    crew: &Crew,
+    args: &GcArgs,
+    all: &Inventory,
+    lease: Option<&Lease>,
+) -> Result<Collected, Failing> {
     let age = args.older_than.unwrap_or(AGE);
     let now = SystemTime::now();
     let dry = args.dry_run;
@@ -187,6 +242,7 @@ async fn collect(crew: &Crew, args: &GcArgs, all: &Inventory) -> Result<Collecte
         collected.keep("trash", trash::line(one, now), why);
     }
     for logs in &all.logs {
+        go_on(lease)?;
         let name = logs.instance.to_string();
         if let Some(why) = keeps_logs(logs, all, age, now) {
             collected.keep("logs", name, why);
@@ -201,6 +257,7 @@ async fn collect(crew: &Crew, args: &GcArgs, all: &Inventory) -> Result<Collecte
     }
     if let Some(age) = args.snapshots_older_than {
         for snapshot in &all.snapshots {
+            go_on(lease)?;
             let name = format!("{} in {}", snapshot.name, snapshot.repository.display());
             if now.duration_since(snapshot.made).unwrap_or_default() < age {
                 collected.keep("snapshot", name, "it is younger");
@@ -214,6 +271,7 @@ async fn collect(crew: &Crew, args: &GcArgs, all: &Inventory) -> Result<Collecte
             collected.done("snapshot", name, result);
         }
     }
+    go_on(lease)?;
     let locks = crew.locks.left_over()?;
     if !dry {
         groundcrew_core::store::LockDirectory::sweep(&*crew.locks).await?;
@@ -224,7 +282,7 @@ async fn collect(crew: &Crew, args: &GcArgs, all: &Inventory) -> Result<Collecte
     for directory in crew.upkeep.remove_empty(dry).await? {
         collected.done("directory", directory.display().to_string(), Ok(()));
     }
-    caches(crew, all, dry, &mut collected).await?;
+    caches(crew, all, dry, lease, &mut collected).await?;
     Ok(collected)
 }
 
@@ -265,6 +323,7 @@ async fn caches(
     crew: &Crew,
     all: &Inventory,
     dry: bool,
+    lease: Option<&Lease>,
     collected: &mut Collected,
 ) -> Result<(), Failing> {
     if all.caches.is_empty() {
@@ -284,8 +343,10 @@ async fn caches(
             let launching = |row: &&AttemptRow| row.phase == AttemptPhase::Launching;
             let row = attempts.iter().find(launching);
             row.map(|row| format!("run {} is being launched", row.run))
-        });
+        })
+        .or_else(|| lease.and_then(|lease| lease.beside.clone()));
     for (path, users) in &all.caches {
+        go_on(lease)?;
         let name = path.display().to_string();
         if let Some(why) = &up {
             collected.keep("cache", name, why);

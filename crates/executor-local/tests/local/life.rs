@@ -12,7 +12,7 @@ use groundcrew_core::{
 use groundcrew_supervisor::SupervisorSource;
 
 use crate::place::{
-    Place, Silent, executor, fresh, id, instance_spec, process, read, shell, until,
+    Place, Silent, executor, fresh, id, instance_spec, kill, process, read, runs, shell, until,
 };
 
 crate::runner::tests![
@@ -21,6 +21,7 @@ crate::runner::tests![
     a_silent_instance_leaves_nothing,
     a_taken_id_is_refused_and_left_alone,
     c04_what_is_not_ours_is_kept,
+    f136_after_a_reboot_no_number_of_a_process_means_anything,
     unknown_is_not_absent,
     a_part_of_an_instance_is_found_and_removed,
     unknown_options_are_refused_by_name,
@@ -234,6 +235,75 @@ async fn c04_what_is_not_ours_is_kept() {
         other.connect(&mine).await.unwrap_err().kind(),
         ErrorKind::Conflict
     );
+}
+
+async fn f136_after_a_reboot_no_number_of_a_process_means_anything() {
+    const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
+    let (place, id) = (Place::new(), fresh());
+    let before = place.create(&id, Lease::Unlimited).await;
+    let instance = place.executor.connect(&id).await.unwrap();
+    let agent = process("agent");
+    let started = instance.start(&agent, &shell("sleep 1000")).await.unwrap();
+    drop(instance);
+    kill(place.supervisor_pid(&id).unwrap()).await;
+    until("the agent ended with it", || !runs(started.pid)).await;
+    // The machine was started anew, and the agent's number now is a stranger's.
+    let stranger = Stranger::new();
+    let boot = groundcrew_supervisor::boot_id().unwrap();
+    let mut rewritten = 0;
+    for (path, number) in [
+        (place.directory(&id).join("start.json"), false),
+        (place.logs(&id).join("agent").join("state.json"), true),
+    ] {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut new = text.replace(&boot, OTHER_BOOT);
+        if number {
+            let old = format!("\"pid\":{}", started.pid);
+            assert!(new.contains(&old), "{new}");
+            new = new.replace(&old, &format!("\"pid\":{}", stranger.0.id()));
+        }
+        assert_ne!(new, text);
+        std::fs::write(&path, new).unwrap();
+        rewritten += 1;
+    }
+    assert_eq!(rewritten, 2);
+    let instance = place.executor.connect(&id).await.unwrap();
+    let states = instance.processes().await.unwrap();
+    assert_eq!(states[0].phase, ProcessPhase::Lost);
+    let error = instance.signal(&agent, Signal::KILL).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let Presence::Present(after) = place.executor.state(&id).await.unwrap() else {
+        panic!("it is there");
+    };
+    assert_ne!(after, before, "the boot is part of what it is");
+    let undone = place.executor.delete(&id, Some(&before)).await.unwrap();
+    assert!(matches!(undone, Undone::NotOurs(_)), "{undone:?}");
+    let undone = place.executor.delete(&id, Some(&after)).await.unwrap();
+    assert_eq!(undone, Undone::REMOVED);
+    assert!(runs(stranger.0.id()), "the stranger got no signal");
+    assert_eq!(place.executor.list().await.unwrap(), []);
+}
+
+/// A process that is none of ours; it ends with the test.
+struct Stranger(std::process::Child);
+
+impl Stranger {
+    #[expect(clippy::disallowed_methods, reason = "somebody else's process")]
+    fn new() -> Self {
+        Self(
+            std::process::Command::new("sleep")
+                .arg("1000")
+                .spawn()
+                .unwrap(),
+        )
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 async fn unknown_is_not_absent() {

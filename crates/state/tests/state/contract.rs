@@ -377,3 +377,44 @@ async fn a_verb_that_is_dropped_happens_wholly_or_not_at_all() {
     assert!(attempts.iter().all(|row| row.armed.len() == 2));
     store.check().await.unwrap();
 }
+
+#[tokio::test]
+async fn i14_an_attempt_is_handed_over_whole_and_everything_still_adds_up() {
+    let (home, state) = open();
+    let store = state.store();
+    let one = store.reserve(reservation("r1", "s1")).await.unwrap();
+    let two = store.reserve(reservation("r2", "s2")).await.unwrap();
+    let owned = store.attempts_of(&one.run).await.unwrap()[0].armed.len();
+    store.begin_unwind(one.attempt, FAILURE).await.unwrap();
+    let nobody = RunId::new("nobody").unwrap();
+    let refused = store.hand_over(one.attempt, &nobody, &two.session).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+    for _ in 0..2 {
+        store
+            .hand_over(one.attempt, &two.run, &two.session)
+            .await
+            .unwrap();
+    }
+    let store = StateDirectory::open(home.path()).unwrap().store();
+    assert!(store.attempts_of(&one.run).await.unwrap().is_empty());
+    let rows = store.attempts_of(&two.run).await.unwrap();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(
+        (rows[0].attempt, &rows[0].session),
+        (one.attempt, &two.session)
+    );
+    assert_eq!(
+        (rows[0].phase, rows[0].armed.len()),
+        (AttemptPhase::Committed, owned)
+    );
+    assert_eq!(
+        rows[0].armed[0].record.attempt, one.attempt,
+        "the mark stays"
+    );
+    store.check().await.unwrap();
+    let unknown = AttemptId::generate().unwrap();
+    store
+        .hand_over(unknown, &two.run, &two.session)
+        .await
+        .unwrap();
+}

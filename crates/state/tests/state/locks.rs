@@ -9,6 +9,7 @@ use std::{
 };
 
 use groundcrew_core::{
+    error::ErrorKind,
     id::{AttemptId, SessionId},
     store::{LockDirectory as _, LockName},
 };
@@ -156,4 +157,38 @@ async fn f127_files_of_locks_whose_holders_died_are_swept_and_held_ones_stay() {
     drop(held);
     locks.sweep().await.unwrap();
     assert!(locks.try_lock(&session("held")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn k31_a_shared_lock_has_many_holders_or_one_alone_and_its_file_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let state = StateDirectory::open(home.path()).unwrap();
+    let (locks, other) = (
+        state.locks(),
+        StateDirectory::open(home.path()).unwrap().locks(),
+    );
+    for name in [
+        LockName::Activity,
+        LockName::Maintenance,
+        LockName::TaskWaiting,
+    ] {
+        let first = locks.try_share(&name).await.unwrap().unwrap();
+        let second = other.try_share(&name).await.unwrap().unwrap();
+        assert!(other.try_lock(&name).await.unwrap().is_none());
+        drop(first);
+        assert!(locks.try_lock(&name).await.unwrap().is_none(), "{name:?}");
+        drop(second);
+        let alone = locks.try_lock(&name).await.unwrap().unwrap();
+        assert!(other.try_share(&name).await.unwrap().is_none());
+        drop(alone);
+        assert!(other.try_share(&name).await.unwrap().is_some());
+    }
+    assert!(state.locks_path().join("activity").exists());
+    let error = locks.try_share(&session("s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let share = LockName::Share(groundcrew_core::id::ShareKey::new("s").unwrap());
+    let held = locks.lock(&share).await.unwrap();
+    assert!(other.try_lock(&share).await.unwrap().is_none());
+    assert!(other.try_lock(&session("s")).await.unwrap().is_some());
+    drop(held);
 }

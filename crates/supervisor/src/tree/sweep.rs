@@ -323,11 +323,11 @@ mod tests {
         reason = "strangers, and those whose numbers they get"
     )]
     #[expect(clippy::print_stdout, reason = "how hard it was made is worth knowing")]
-    fn g16_a_number_that_was_given_away_means_nobody() {
+    fn f137_g16_a_number_that_was_given_away_means_nobody() {
         use std::io::{BufRead as _, Write as _};
         let name = concat!(
             module_path!(),
-            "::g16_a_number_that_was_given_away_means_nobody"
+            "::f137_g16_a_number_that_was_given_away_means_nobody"
         );
         if let Some(output) = in_own_namespace(name.split_once("::").unwrap().1) {
             let text = [output.stdout, output.stderr].concat();

@@ -70,6 +70,16 @@ impl StateStore for FaultyStore {
         self.faults.around("rest", Some(()), work).await
     }
 
+    async fn hand_over(
+        &self,
+        attempt: AttemptId,
+        run: &RunId,
+        session: &SessionId,
+    ) -> Result<(), Error> {
+        let work = self.inner.hand_over(attempt, run, session);
+        self.faults.around("hand_over", Some(()), work).await
+    }
+
     async fn retire(&self, attempt: AttemptId, key: &str) -> Result<(), Error> {
         let work = self.inner.retire(attempt, key);
         self.faults.around("retire", Some(()), work).await

@@ -134,6 +134,11 @@ impl VerbFaults {
         self.state().rules.clear();
     }
 
+    /// Returns how often each verb was called.
+    pub fn all_calls(&self) -> BTreeMap<String, u32> {
+        self.state().calls.clone()
+    }
+
     /// Returns how many faults struck.
     pub fn struck(&self) -> u32 {
         self.state().struck

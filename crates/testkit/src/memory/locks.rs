@@ -31,8 +31,8 @@ struct Directory {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By the name as `Debug` writes it: its holder.
-    held: BTreeMap<String, Holder>,
+    /// By the name as `Debug` writes it: its holder, or those who share it.
+    held: BTreeMap<String, Vec<Holder>>,
     processes: u64,
     dead: Vec<u64>,
     tickets: u64,
@@ -40,6 +40,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Holder {
+    shares: bool,
     process: u64,
     ticket: u64,
 }
@@ -51,8 +52,15 @@ impl Directory {
 
     fn release(&self, name: &str, ticket: u64) {
         let mut table = self.table();
-        if table.held.get(name).is_some_and(|h| h.ticket == ticket) {
-            table.held.remove(name);
+        let Some(holders) = table.held.get_mut(name) else {
+            return;
+        };
+        let before = holders.len();
+        holders.retain(|holder| holder.ticket != ticket);
+        if holders.len() < before {
+            if holders.is_empty() {
+                table.held.remove(name);
+            }
             drop(table);
             self.freed.notify_waiters();
         }
@@ -109,9 +117,10 @@ impl MemoryLocks {
     pub fn die(&self) {
         let mut table = self.directory.table();
         table.dead.push(self.process);
-        table
-            .held
-            .retain(|_, holder| holder.process != self.process);
+        table.held.retain(|_, holders| {
+            holders.retain(|holder| holder.process != self.process);
+            !holders.is_empty()
+        });
         drop(table);
         self.directory.freed.notify_waiters();
     }
@@ -121,22 +130,24 @@ impl MemoryLocks {
         self.directory.table().held.keys().cloned().collect()
     }
 
-    fn take(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error> {
+    fn take(&self, name: &LockName, shares: bool) -> Result<Option<Box<dyn LockGuard>>, Error> {
         let name = format!("{name:?}");
         let mut table = self.directory.table();
         if table.dead.contains(&self.process) {
             return Err(Error::new(ErrorKind::Unavailable, "the process is dead"));
         }
-        if table.held.contains_key(&name) {
+        let held = table.held.get(&name);
+        if held.is_some_and(|holders| !shares || holders.iter().any(|holder| !holder.shares)) {
             return Ok(None);
         }
         table.tickets += 1;
         let ticket = table.tickets;
         let holder = Holder {
+            shares,
             process: self.process,
             ticket,
         };
-        table.held.insert(name.clone(), holder);
+        table.held.entry(name.clone()).or_default().push(holder);
         Ok(Some(Box::new(Guard {
             directory: Arc::clone(&self.directory),
             name,
@@ -152,7 +163,7 @@ impl LockDirectory for MemoryLocks {
             let mut freed = std::pin::pin!(self.directory.freed.notified());
             // Registered before the attempt, so that a release in between is not missed.
             freed.as_mut().enable();
-            if let Some(guard) = self.take(name)? {
+            if let Some(guard) = self.take(name, false)? {
                 return Ok(guard);
             }
             freed.await;
@@ -160,7 +171,11 @@ impl LockDirectory for MemoryLocks {
     }
 
     async fn try_lock(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error> {
-        self.take(name)
+        self.take(name, false)
+    }
+
+    async fn try_share(&self, name: &LockName) -> Result<Option<Box<dyn LockGuard>>, Error> {
+        self.take(name, true)
     }
 
     async fn sweep(&self) -> Result<(), Error> {

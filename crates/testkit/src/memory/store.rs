@@ -240,6 +240,24 @@ impl StateStore for MemoryStore {
         Ok(())
     }
 
+    async fn hand_over(
+        &self,
+        attempt: AttemptId,
+        run: &RunId,
+        session: &SessionId,
+    ) -> Result<(), Error> {
+        let mut rows = self.rows();
+        if rows.run(run).is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "no such run").with("run", run));
+        }
+        if let Ok(row) = rows.attempt(attempt) {
+            row.run = run.clone();
+            row.session = session.clone();
+            row.phase = AttemptPhase::Committed;
+        }
+        Ok(())
+    }
+
     async fn retire(&self, attempt: AttemptId, key: &str) -> Result<(), Error> {
         if let Ok(row) = self.rows().attempt(attempt) {
             row.armed.retain(|armed| armed.record.key != key);

@@ -27,12 +27,12 @@ fn literal(text: &str) -> Variable {
     serde_json::from_value(serde_json::json!(text)).unwrap()
 }
 
-fn profile() -> AgentProfile {
+pub(crate) fn profile() -> AgentProfile {
     AgentProfile::new(name("claude"), ["sleep-until-signal", "--agent"])
 }
 
 /// Asks for an agent by profile.
-fn by_profile(request: LaunchRequest, used: AgentUse) -> LaunchRequest {
+pub(crate) fn by_profile(request: LaunchRequest, used: AgentUse) -> LaunchRequest {
     let Mode::Agent(mut agent) = request.mode else {
         panic!("an agent")
     };
@@ -50,7 +50,7 @@ fn by_profile(request: LaunchRequest, used: AgentUse) -> LaunchRequest {
     }
 }
 
-fn used(wishes: CommandWishes) -> AgentUse {
+pub(crate) fn used(wishes: CommandWishes) -> AgentUse {
     let route = wishes.route.clone();
     AgentUse {
         profiles: ProfileUse::new(name("office-cto"), Some(name("claude")), route.as_ref()),
@@ -58,7 +58,7 @@ fn used(wishes: CommandWishes) -> AgentUse {
     }
 }
 
-fn machine_with(profile: AgentProfile) -> (Machine, Process) {
+pub(crate) fn machine_with(profile: AgentProfile) -> (Machine, Process) {
     let mut machine = Machine::new();
     machine.profiles.insert(profile);
     let process = machine.process();

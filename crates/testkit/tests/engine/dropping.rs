@@ -1,25 +1,12 @@
 //! A caller's future is dropped at every point where it waits; what was begun is brought to its end.
 
-use std::pin::pin;
-
 use groundcrew_core::store::RunState;
+use groundcrew_testkit::polls::drop_after;
 
 use crate::{
     keeping::REMOVE,
     support::{Machine, Process, agent, runtime},
 };
-
-/// Polls a future so often, then drops it; returns whether it had ended.
-async fn drop_after<T>(polls: usize, future: impl Future<Output = T>) -> bool {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        if futures_util::poll!(&mut future).is_ready() {
-            return true;
-        }
-        tokio::task::yield_now().await;
-    }
-    false
-}
 
 /// Drops a verb at its first, second, … wait until it gets through; checks that the machine always converges.
 fn at_every_wait<F: Future>(
@@ -38,7 +25,9 @@ fn at_every_wait<F: Future>(
                 .unwrap()
                 .record
                 .run;
-            let ended = drop_after(polls, verb(machine.process(), run.clone())).await;
+            let ended = drop_after(polls, verb(machine.process(), run.clone()))
+                .await
+                .is_some();
             let next = machine.process();
             let report = next.launcher.recover().await.unwrap();
             assert!(report.is_clean(), "{polls}: {report:?}");

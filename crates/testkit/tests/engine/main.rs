@@ -7,15 +7,23 @@
     reason = "a test stops at the first surprise, and spawns what it plays with"
 )]
 
+mod activity;
+mod adopting;
 mod agents;
+mod cancelling;
+mod compound;
 mod death;
 mod dropping;
 mod equipment;
 mod events;
 mod gates;
 mod keeping;
+mod load;
 mod matrix;
+mod misbehaving;
+mod model;
 mod planning;
+mod races;
 mod recovery;
 mod resuming;
 mod scripts;

@@ -350,3 +350,42 @@ impl SecretStore for Secrets {
         }
     }
 }
+
+/// Returns how often a loop runs: a few times among all tests, in full under `cargo xtask soak`.
+pub(crate) fn size<T>(few: T, full: T) -> T {
+    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
+        full
+    } else {
+        few
+    }
+}
+
+/// Numbers that are the same for the same seed.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Neighbouring seeds must not give neighbouring numbers.
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Returns where seeds begin: at the one to be repeated, else at the same one each time.
+    pub(crate) fn base() -> u64 {
+        match std::env::var("GROUNDCREW_SEED") {
+            Ok(seed) => seed.parse().expect("a seed is a number"),
+            Err(_) => 1,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound).unwrap()).unwrap()
+    }
+}

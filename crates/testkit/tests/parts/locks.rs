@@ -57,3 +57,20 @@ async fn death_frees_what_a_process_held_and_nothing_else() {
         "a dead guard frees nothing"
     );
 }
+
+#[tokio::test]
+async fn a_shared_lock_has_many_holders_or_one_alone() {
+    let locks = MemoryLocks::new();
+    let other = locks.process();
+    let name = LockName::Activity;
+    let first = locks.try_share(&name).await.unwrap().unwrap();
+    let second = other.try_share(&name).await.unwrap().unwrap();
+    assert!(other.try_lock(&name).await.unwrap().is_none());
+    drop(first);
+    assert!(locks.try_lock(&name).await.unwrap().is_none());
+    drop(second);
+    let alone = locks.try_lock(&name).await.unwrap().unwrap();
+    assert!(other.try_share(&name).await.unwrap().is_none());
+    drop(alone);
+    assert!(locks.held().is_empty());
+}

@@ -252,3 +252,38 @@ async fn clones_are_other_processes_on_the_same_rows() {
             .is_some()
     );
 }
+
+#[tokio::test]
+async fn an_attempt_is_handed_over_whole() {
+    let store = MemoryStore::new();
+    let one = store
+        .reserve(fresh(&record("one", "s"), &[("tree", Due::Close)]))
+        .await
+        .unwrap();
+    let two = store
+        .reserve(fresh(&record("two", "t"), &[]))
+        .await
+        .unwrap();
+    store.begin_unwind(one.attempt, UNWIND).await.unwrap();
+    let nobody = RunId::new("nobody").unwrap();
+    let refused = store.hand_over(one.attempt, &nobody, &two.session).await;
+    assert_eq!(kind(refused), ErrorKind::NotFound);
+    for _ in 0..2 {
+        store
+            .hand_over(one.attempt, &two.run, &two.session)
+            .await
+            .unwrap();
+    }
+    assert!(store.attempts_of(&one.run).await.unwrap().is_empty());
+    let rows = store.attempts_of(&two.run).await.unwrap();
+    assert_eq!(rows[0].armed[0].record.attempt, one.attempt);
+    assert_eq!(
+        (&rows[0].session, rows[0].phase),
+        (&two.session, AttemptPhase::Committed)
+    );
+    let unknown = AttemptId::generate().unwrap();
+    store
+        .hand_over(unknown, &two.run, &two.session)
+        .await
+        .unwrap();
+}
