@@ -30,8 +30,13 @@ fn fresh() -> (Ground, Repository) {
 
 /// Returns the points that a launch passes, in order.
 fn points(ground: &Ground, repository: &Repository) -> Vec<String> {
+    points_with(ground, repository, &MORE)
+}
+
+/// The same for a launch with other options.
+fn points_with(ground: &Ground, repository: &Repository, options: &[&str]) -> Vec<String> {
     let file = ground.path("points");
-    let call = ground.run_shell(repository, &MORE, "true");
+    let call = ground.run_shell(repository, options, "true");
     call.note_points(&file).run().ok();
     let points: Vec<_> = fs::read_to_string(&file)
         .unwrap()
@@ -138,6 +143,51 @@ fn f127_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
     }
     assert_eq!(ground.recover()["rolled_back"], json!([]));
     ground.ran(&repository, &[], "true");
+}
+
+/// Returns how often each point is died at: once among all tests, often under `cargo xtask soak`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test is told its length by its runner"
+)]
+fn rounds() -> usize {
+    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
+        20
+    } else {
+        1
+    }
+}
+
+#[test]
+fn f127_g01_kill_9_at_every_point_and_again_in_the_recovery_leaves_nothing_on_both_executors() {
+    const LOCAL: [&str; 4] = ["--executor", "local", "--setup", "true"];
+    for (executor, options) in [("local", LOCAL), ("worktree", MORE)] {
+        let (ground, repository) = fresh();
+        let mut points = points_with(&ground, &repository, &options);
+        let started = points.iter().position(|point| point == STARTED).unwrap();
+        points.truncate(started);
+        assert!(points.len() >= 20, "{points:?}");
+        let leaks = Leaks::watch(&ground, &[&repository]).except_logs();
+        for round in 0..rounds() {
+            for point in &points {
+                let fault = format!("{point}=kill9");
+                let outcome = ground.run_shell(&repository, &options, WORK);
+                let outcome = outcome.fault(&fault).run();
+                assert_eq!(outcome.signal, Some(9), "{executor} {fault}: {outcome:?}");
+                let recovered = ground.recover();
+                for name in ["stuck", "kept", "strays", "unknown", "busy"] {
+                    assert_eq!(
+                        recovered[name],
+                        json!([]),
+                        "{executor} {fault} {round}: {recovered:#}"
+                    );
+                }
+                leaks.none(&format!("{executor} {fault} {round}"));
+            }
+        }
+        let again = ground.run_shell(&repository, &options, "true").run();
+        assert_eq!(again.code, Some(0), "{executor}: {again:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod console;
 mod fuzz;
 mod gates;
 mod metadata;
+mod mutate;
 mod process;
+mod soak;
 mod test;
 mod tidy;
 
@@ -72,6 +74,18 @@ enum Command {
         #[arg(long, default_value_t = fuzz::CASES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         cases: u32,
     },
+    /// Run the loops of the fault tests at their full length.
+    Soak {
+        /// Where random draws begin, to repeat a failure.
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+    },
+    /// Take one guard away at a time, in a copy, and check that its tests notice.
+    Mutate {
+        /// Only guards whose name contains this.
+        #[arg(default_value = "")]
+        filter: String,
+    },
     /// Run every gate; the last line counts the tests.
     Ci,
     /// Write down the time at which this program runs, and end.
@@ -114,6 +128,8 @@ fn run(command: Command, started: u64) -> Result<bool> {
             bench::run(&metadata, full, usize::from(iterations))?;
         }
         Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
+        Command::Soak { seed } => soak::run(&metadata, seed)?,
+        Command::Mutate { filter } => mutate::run(&metadata, &filter)?,
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } => {}
     }
