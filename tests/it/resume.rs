@@ -120,6 +120,38 @@ fn c15_a_workspace_that_is_gone_is_named_and_nothing_runs_elsewhere() {
 }
 
 #[test]
+fn c15_w09_a_worktree_that_was_removed_by_hand_is_made_again_and_stays_the_runs() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let script = "echo x >c; git add c; git commit -qm c; echo y >s; git add s";
+    let run = ground.ran(&repository, &[], script);
+    let (id, workspace) = (text(&run["id"]), path(&run["workspace"]));
+    let before = repository.fingerprint();
+    for gone in [workspace.as_path(), workspace.parent().unwrap()] {
+        fs::remove_dir_all(gone).unwrap();
+        let words = [
+            "resume",
+            id,
+            "--",
+            "sh",
+            "-c",
+            "pwd -P; cat c s; git status -s",
+        ];
+        let outcome = ground.call(words).run().ok();
+        let expected = format!("{}\nx\ny\nA  s\n", workspace.display());
+        assert_eq!(outcome.out(), expected, "{outcome:?}");
+        assert!(outcome.err().contains("is made again"), "{outcome:?}");
+        assert!(repository.fingerprint() == before);
+    }
+    // It is the run's: its work is kept, saved, and goes with it.
+    ground.call(["rm", id]).run().code(4).says("staged");
+    ground.call(["rm", "--force", id]).run().ok();
+    assert!(!workspace.exists());
+    ground.call(["restore", id]).run().ok();
+    assert_eq!(fs::read_to_string(workspace.join("s")).unwrap(), "y\n");
+}
+
+#[test]
 fn c15_a_missing_program_is_no_missing_workspace() {
     let ground = Ground::new();
     let repository = ground.repository("r");

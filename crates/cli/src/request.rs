@@ -251,6 +251,8 @@ fn spec(args: &PlaceArgs, path: PathBuf) -> RepositorySpec {
         fetch: args.fetch.then(FetchSpec::default),
         include: args.files.include.clone(),
         no_include_file: args.files.no_include_file,
+        submodules: args.files.submodules.map(Into::into).unwrap_or_default(),
+        lfs: args.files.lfs,
         ..RepositorySpec::new(path)
     }
 }
@@ -266,6 +268,8 @@ fn meaningless(args: &PlaceArgs, kind: Kind, local: bool) -> Result<(), Failing>
         ("--share-objects", args.share_objects),
         ("--include", !args.files.include.is_empty()),
         ("--no-include-file", args.files.no_include_file),
+        ("--submodules", args.files.submodules.is_some()),
+        ("--lfs", args.files.lfs),
     ] {
         if !said {
             continue;

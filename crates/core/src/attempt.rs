@@ -20,6 +20,7 @@ use crate::{
     checkpoint::{Checkpoint, Place},
     error::{Error, ErrorKind},
     event::{EventKind, Step},
+    id::AttemptId,
     identity::Identity,
     narrator::Narrator,
     plan::Plan,
@@ -266,7 +267,8 @@ pub(crate) fn cancelled() -> Error {
 /// Makes the effects of a preparer known to the store, and to tests.
 pub(crate) struct StoredEffects {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) plan: Arc<Plan>,
+    /// Whose records are identified: those of a workspace that is made again are an earlier attempt's.
+    pub(crate) attempt: AttemptId,
     pub(crate) step: Step,
 }
 
@@ -276,7 +278,7 @@ impl Effects for StoredEffects {
         self.shared
             .parts
             .store
-            .identify(self.plan.attempt, key, &identity)
+            .identify(self.attempt, key, &identity)
             .await
     }
 

@@ -32,7 +32,7 @@ use crate::{
         DEFAULT_LOG_LIMIT, EnvironmentSource, Milliseconds, Offset, ProcessSpec, Role, Started,
     },
     redact::Redactor,
-    reservation::fresh_or_resumed,
+    reservation::{fresh_or_resumed, owned},
     secret::{SecretId, SecretValue},
     session_directory::admit,
     shared::{Shared, agent_process},
@@ -231,7 +231,9 @@ impl Attempt {
     }
 
     async fn populate(&self, instance: &SharedInstance) -> Result<(), Failure> {
-        for index in self.prepared() {
+        // A resumed run has what it was filled with.
+        let prepared = self.prepared().filter(|_| self.plan.prior.is_none());
+        for index in prepared {
             let step = Step::Populate(self.plan.contributions[index].0.name().clone());
             let work = self.apply(index, step.clone(), Some(Arc::clone(instance)));
             self.step(step, &[INSTANCE_KEY], work).await?;
@@ -239,13 +241,15 @@ impl Attempt {
         Ok(())
     }
 
-    /// Returns the contributions that make something; a resumed run has its workspace already.
-    fn prepared(&self) -> std::ops::Range<usize> {
-        if self.plan.prior.is_some() {
-            0..0
-        } else {
-            0..self.plan.contributions.len()
-        }
+    /// Returns the contributions that make something; a resumed run has its workspace already, unless a part of it is gone.
+    fn prepared(&self) -> impl Iterator<Item = usize> {
+        let fresh = self.plan.prior.is_none();
+        self.plan
+            .contributions
+            .iter()
+            .enumerate()
+            .filter(move |(_, (_, contribution))| fresh || !contribution.state.is_empty())
+            .map(|(index, _)| index)
     }
 
     fn apply(
@@ -264,12 +268,16 @@ impl Attempt {
             step: step.clone(),
         };
         async move {
+            let (preparer, contribution) = &plan.contributions[index];
+            let owned = match &plan.prior {
+                Some(prior) => owned(&shared, &prior.run, preparer.name()).await?,
+                None => Vec::new(),
+            };
             let effects = StoredEffects {
                 shared: Arc::clone(&shared),
-                plan: Arc::clone(&plan),
+                attempt: owned.first().map_or(plan.attempt, |record| record.attempt),
                 step,
             };
-            let (preparer, contribution) = &plan.contributions[index];
             let cx = ApplyContext {
                 plan: PlanContext {
                     request: &plan.request,
@@ -283,6 +291,7 @@ impl Attempt {
                 cancel: &cancel,
             };
             match instance {
+                None if plan.prior.is_some() => preparer.ensure(&owned, cx).await,
                 None => preparer.apply(cx).await,
                 Some(instance) => preparer.populate(cx, &*instance).await,
             }

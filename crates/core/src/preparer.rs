@@ -145,11 +145,18 @@ pub trait Preparer: fmt::Debug + Send + Sync + 'static {
     ///
     /// * A workspace that is gone, or is not what was made, is an error that says so; no other is taken instead.
     /// * The contribution has variables and warnings, no resources.
+    /// * What is gone and can be made again of what is left is no error: the state then says how, and `ensure` does it.
     async fn reopen(
         &self,
         workspace: &Workspace,
         cx: PlanContext<'_>,
     ) -> Result<Contribution, Error>;
+
+    /// Makes the workspace of an earlier run whole again; `owned` are the records that stand for it.
+    ///
+    /// * Is asked only where `reopen` gave a state; nothing that is there is replaced.
+    /// * What is made is what these records name, and so needs no others; `effects` identifies them anew.
+    async fn ensure(&self, owned: &[UndoRecord], cx: ApplyContext<'_>) -> Result<(), Error>;
 
     /// Makes what was planned.
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error>;

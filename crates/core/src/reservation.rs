@@ -4,11 +4,13 @@ use crate::{
     adoption::{is_workspace, still_there},
     ending,
     error::Error,
+    id::{PreparerName, RunId},
     plan::Plan,
     planning::busy,
     script::Scripts,
     shared::{Shared, now_ms},
     store::{Before, RunRecord, RunState},
+    undo::{Component, UndoRecord},
 };
 
 /// Returns the record to reserve with: a new one, or that of the run which is gone on with.
@@ -138,4 +140,25 @@ fn resumed(plan: &Plan, record: RunRecord, promoted: bool) -> RunRecord {
         kept: Vec::new(),
         ..record
     }
+}
+
+/// Returns the records of a run's workspace that a preparer made; all are of one attempt.
+pub(crate) async fn owned(
+    shared: &Shared,
+    run: &RunId,
+    preparer: &PreparerName,
+) -> Result<Vec<UndoRecord>, Error> {
+    let attempts = shared.parts.store.attempts_of(run).await?;
+    Ok(attempts
+        .into_iter()
+        .map(|attempt| attempt.armed)
+        .map(|armed| {
+            armed
+                .into_iter()
+                .map(|armed| armed.record)
+                .filter(|record| record.component == Component::Preparer(preparer.clone()))
+                .collect::<Vec<_>>()
+        })
+        .find(|records| !records.is_empty())
+        .unwrap_or_default())
 }

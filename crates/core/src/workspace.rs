@@ -91,6 +91,12 @@ pub struct RepositorySpec {
     /// Whether the patterns in the checkout's own `.worktreeinclude` are left out.
     #[serde(default)]
     pub no_include_file: bool,
+    /// Which submodules are filled.
+    #[serde(default)]
+    pub submodules: Submodules,
+    /// Whether files that git-lfs keeps outside of git are written as they are, instead of pointers to them.
+    #[serde(default)]
+    pub lfs: bool,
 }
 
 impl RepositorySpec {
@@ -108,8 +114,23 @@ impl RepositorySpec {
             destination: None,
             include: Vec::new(),
             no_include_file: false,
+            submodules: Submodules::default(),
+            lfs: false,
         }
     }
+}
+
+/// Which submodules of a work tree are filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Submodules {
+    /// None: their directories are empty.
+    #[default]
+    Empty,
+    /// Those of the start point.
+    Top,
+    /// Those of the start point, and theirs, and so on.
+    All,
 }
 
 /// How a start point is fetched: without a question, and never for longer than this.

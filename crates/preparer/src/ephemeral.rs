@@ -240,6 +240,11 @@ impl Preparer for EphemeralPreparer {
         })
     }
 
+    async fn ensure(&self, _: &[UndoRecord], _: ApplyContext<'_>) -> Result<(), Error> {
+        // What is gone is not made again.
+        Ok(())
+    }
+
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
         let resource = Resource::read(&cx.contribution.state)?;
         let wanted = resource.clone();

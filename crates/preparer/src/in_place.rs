@@ -99,6 +99,11 @@ impl Preparer for InPlacePreparer {
         Ok(Contribution::default())
     }
 
+    async fn ensure(&self, _: &[UndoRecord], _: ApplyContext<'_>) -> Result<(), Error> {
+        // What is gone is not made again.
+        Ok(())
+    }
+
     async fn apply(&self, _: ApplyContext<'_>) -> Result<(), Error> {
         // Nothing is made.
         Ok(())

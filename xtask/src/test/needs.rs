@@ -23,7 +23,7 @@ pub(super) struct Need {
     lacks: fn() -> Option<String>,
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 5] = [
     Need {
         name: "git",
         packages: &["git"],
@@ -47,6 +47,12 @@ const NEEDS: [Need; 4] = [
         packages: &["strace"],
         always: false,
         lacks: || lacks_program("strace"),
+    },
+    Need {
+        name: "git_lfs",
+        packages: &["git-lfs"],
+        always: false,
+        lacks: || lacks_program("git-lfs"),
     },
 ];
 

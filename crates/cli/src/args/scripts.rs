@@ -3,6 +3,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use clap::Args;
+use groundcrew_core::workspace::Submodules;
 
 use super::durations::duration;
 
@@ -17,6 +18,32 @@ pub(crate) struct IncludeArgs {
     /// Leave out what `.worktreeinclude` names.
     #[arg(long)]
     pub no_include_file: bool,
+    /// Fill submodules: those of the start point, or with `all` theirs as well.
+    ///
+    /// Their commits are taken from the repository's own submodules where they are there, else fetched by https or ssh.
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "top")]
+    pub submodules: Option<WhichSubmodules>,
+    /// Write files that git-lfs keeps outside of git as they are; without it they are pointers.
+    #[arg(long)]
+    pub lfs: bool,
+}
+
+/// Which submodules are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhichSubmodules {
+    /// Those of the start point.
+    Top,
+    /// Those of submodules as well.
+    All,
+}
+
+impl From<WhichSubmodules> for Submodules {
+    fn from(which: WhichSubmodules) -> Self {
+        match which {
+            WhichSubmodules::Top => Self::Top,
+            WhichSubmodules::All => Self::All,
+        }
+    }
 }
 
 /// Scripts around a run.

@@ -40,22 +40,57 @@ pub(crate) fn open(
             replaced("the git directory of the clone is gone, or a link").with_source(errno)
         })?;
     }
-    let git = path.join(".git");
+    let alternate = pack::alternate(&source.join("objects"))?;
+    examine(&path.join(".git"), Some(&alternate), |_| true)
+}
+
+/// Opens the git directory of a submodule, which is a real directory, and lists every commit that it names but for those
+/// that it says are its origin's.
+///
+/// # Errors
+///
+/// Those of [`open`].
+pub(crate) fn open_module(git: &Path) -> Result<(Repository, OwnCommits), Error> {
+    for inside in ["objects", "refs"] {
+        let path = git.join(inside);
+        let directory = beneath::open_root(&path).map_err(|errno| {
+            Error::new(
+                ErrorKind::Conflict,
+                "the git directory of a submodule is gone, or a link",
+            )
+            .with("path", path.display())
+            .with_source(errno)
+        })?;
+        drop(directory);
+    }
+    examine(git, None, |name| !name.starts_with(ORIGIN))
+}
+
+/// Begins the names of the refs that say what an origin has.
+pub(crate) const ORIGIN: &str = "refs/remotes/";
+
+fn examine(
+    git: &Path,
+    alternate: Option<&[u8]>,
+    counts: impl Fn(&str) -> bool,
+) -> Result<(Repository, OwnCommits), Error> {
+    let replaced =
+        |what: &'static str| Error::new(ErrorKind::Conflict, what).with("path", git.display());
     if git.join("commondir").symlink_metadata().is_ok() {
         return Err(replaced("the git directory of the clone names another one"));
     }
     let alternates = admin::read_short(&git.join("objects/info/alternates"))?;
     if let Some(text) = alternates
         && !text.is_empty()
-        && text != pack::alternate(&source.join("objects"))?
+        && Some(&*text) != alternate
     {
         return Err(replaced(
             "the clone reads objects from another place than it was made to",
         ));
     }
-    let repository = open_common(&git)?;
-    let mut own = history::own(&repository, &git)?;
-    own.tips.extend(named(&repository)?);
+    let repository = open_common(git)?;
+    let mut own = history::own(&repository, git)?;
+    own.tips.extend(named(&repository, counts)?);
     for log in logs(&git.join("logs"))? {
         own.tips.extend(history::logged(&log)?);
     }
@@ -65,12 +100,14 @@ pub(crate) fn open(
 }
 
 /// Lists the commits that refs name, ours of every kind included.
-fn named(repository: &Repository) -> Result<Vec<Oid>, Error> {
+fn named(repository: &Repository, counts: impl Fn(&str) -> bool) -> Result<Vec<Oid>, Error> {
     let failed = |error| git_error("failed to list the refs of the clone", error);
     let mut found = Vec::new();
     for reference in repository.references().map_err(failed)? {
         let reference = reference.map_err(failed)?;
-        if let Ok(commit) = reference.peel_to_commit() {
+        if let Ok(commit) = reference.peel_to_commit()
+            && reference.name().is_ok_and(&counts)
+        {
             found.push(commit.id());
         }
     }

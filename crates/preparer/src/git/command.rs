@@ -63,7 +63,9 @@ const SETTINGS: [(&str, &str); 18] = [
 const LOCAL_ONLY: [&str; 2] = ["core.sshCommand", "credential.helper"];
 
 /// How a remote is reached.
-const TRANSPORT: [(&str, &str); 3] = [
+const TRANSPORT: [(&str, &str); 4] = [
+    // What a repository names is forgotten; the user's own come after it.
+    ("credential.helper", ""),
     // Without a terminal to ask on it would wait for ever.
     ("core.sshCommand", "ssh -oBatchMode=yes"),
     ("protocol.ext.allow", "never"),
@@ -77,6 +79,8 @@ pub(crate) struct Git {
     program: PathBuf,
     search: OsString,
     transport: Option<Profile>,
+    /// Whether git-lfs may write files.
+    lfs: bool,
 }
 
 /// What the user has for reaching remotes.
@@ -124,6 +128,7 @@ impl Git {
                 program: path.clone(),
                 search: path.parent().unwrap_or(path).as_os_str().to_owned(),
                 transport: None,
+                lfs: false,
             }),
             GitProgram::Search(search) => std::env::split_paths(search)
                 .filter(|directory| directory.is_absolute())
@@ -135,6 +140,7 @@ impl Git {
                     program,
                     search: search.clone(),
                     transport: None,
+                    lfs: false,
                 })
                 .ok_or_else(|| {
                     Error::new(
@@ -143,6 +149,24 @@ impl Git {
                     )
                     .with("PATH", search.display())
                 }),
+        }
+    }
+
+    /// The directories where its own programs are searched, written like the value of `PATH`.
+    pub(crate) fn search(&self) -> &OsStr {
+        &self.search
+    }
+
+    /// Tells whether the user's own configuration is read.
+    pub(crate) fn reads_users(&self) -> bool {
+        self.transport.is_some()
+    }
+
+    /// Returns the program in a form that lets git-lfs write files, where settings name it.
+    pub(crate) fn with_lfs(&self) -> Self {
+        Self {
+            lfs: true,
+            ..self.clone()
         }
     }
 
@@ -237,7 +261,7 @@ impl Git {
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
-            .env("GIT_LFS_SKIP_SMUDGE", "1")
+            .env("GIT_LFS_SKIP_SMUDGE", if self.lfs { "0" } else { "1" })
             .env("GIT_COMMITTER_NAME", identity::NAME)
             .env("GIT_COMMITTER_EMAIL", identity::EMAIL);
         let mut settings: Vec<(&OsStr, &OsStr)> = Vec::new();

@@ -5,11 +5,12 @@
 use std::{
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
+    fs::File,
     os::{
         fd::{AsFd as _, AsRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use git2::{FileMode, ObjectType, Oid, Repository, Tree};
@@ -22,7 +23,12 @@ use rustix::{
     io::Errno,
 };
 
-use super::{ignore::BaseRules, repository::git_error, tree};
+use super::{
+    ignore::BaseRules,
+    lfs::{MAX_POINTER, Pointer},
+    repository::git_error,
+    tree,
+};
 use crate::{files::beneath, text};
 
 /// A path in the work tree, with slashes, relative.
@@ -53,6 +59,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) rules: &'a BaseRules,
     /// The configuration of the repository and of the user.
     pub(crate) config: &'a git2::Config,
+    /// Where files of git-lfs are kept that stay, or are brought to where they stay.
+    pub(crate) lfs: &'a [PathBuf],
 }
 
 /// What differs.
@@ -150,8 +158,14 @@ pub(crate) fn differences(subject: &Subject<'_>) -> Result<Differences, Error> {
     missing.retain(|name| !absent.contains(name));
     found.missing = missing;
     let suspects = std::mem::take(&mut survey.suspects);
+    let modes_count = survey.modes_count;
     drop(survey);
     found.modified = converted(subject, suspects)?;
+    found.modified.retain(|name| {
+        !head
+            .get(name)
+            .is_some_and(|entry| is_kept_by_lfs(subject, name, *entry, modes_count))
+    });
     for names in [
         &mut found.untracked,
         &mut found.ignored,
@@ -427,6 +441,34 @@ fn hash(file: &OwnedFd) -> Result<Oid, Error> {
         format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()),
     )
     .map_err(|error| git_error("failed to hash a file", error))
+}
+
+/// Tells whether a file is what a pointer in its place names, and git-lfs keeps that in the repository.
+fn is_kept_by_lfs(subject: &Subject<'_>, name: &Name, entry: Entry, modes_count: bool) -> bool {
+    let Some(pointer) = pointer(subject.repository, entry) else {
+        return false;
+    };
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let Ok(file) = beneath::open(subject.tree, OsStr::from_bytes(name), flags, Mode::empty())
+    else {
+        return false;
+    };
+    fstat(&file).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && (!modes_count || executable(&stat) == (entry.mode == 0o100_755))
+    }) && pointer.is(&mut File::from(file)).unwrap_or(false)
+        && subject.lfs.iter().any(|store| pointer.is_in(store))
+}
+
+fn pointer(repository: &Repository, entry: Entry) -> Option<Pointer> {
+    if !matches!(entry.mode, 0o100_644 | 0o100_755 | 0o100_664) {
+        return None;
+    }
+    let (size, kind) = repository.odb().ok()?.read_header(entry.id).ok()?;
+    if size > MAX_POINTER || kind != ObjectType::Blob {
+        return None;
+    }
+    Pointer::read(repository.find_blob(entry.id).ok()?.content())
 }
 
 /// Keeps those files that differ even when line ends and the like are converted as the attributes say.

@@ -10,6 +10,8 @@ pub(crate) mod identity;
 pub(crate) mod ignore;
 pub(crate) mod inspect;
 mod leftover;
+pub(crate) mod lfs;
+pub(crate) mod module;
 pub(crate) mod pack;
 pub(crate) mod patience;
 pub(crate) mod remote;

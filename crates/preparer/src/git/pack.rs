@@ -6,14 +6,15 @@ use std::{
     collections::HashSet,
     fs,
     io::{self, Write as _},
-    os::unix::ffi::OsStrExt as _,
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
 };
 
-use git2::{Indexer, Oid, Repository};
+use git2::{Indexer, ObjectType, Odb, Oid, Repository, Revwalk};
 use groundcrew_core::error::{Error, ErrorKind};
 
 use super::repository::git_error;
+use crate::files::beneath;
 
 /// Copies `tips`, and what they need, into a repository that has everything that `held` needs; [`sweep`] once they have a ref.
 ///
@@ -30,32 +31,24 @@ pub(crate) fn copy_commits(
     mark: &str,
 ) -> Result<(), Error> {
     let failed = |error| git_error("failed to copy commits between repositories", error);
-    let mut walk = from.revwalk().map_err(failed)?;
-    let mut any = false;
-    for tip in tips {
-        if !held.contains(tip) {
-            walk.push(*tip).map_err(failed)?;
-            any = true;
-        }
-    }
-    if !any {
+    if tips.iter().all(|tip| held.contains(tip)) {
         return Ok(());
     }
     let held: HashSet<Oid> = held.iter().copied().collect();
-    for id in held {
-        if from.find_commit(id).is_ok() {
-            walk.hide(id).map_err(failed)?;
-        }
-    }
+    let commits = walk_of(from, tips, &held)?
+        .collect::<Result<Vec<Oid>, _>>()
+        .map_err(failed)?;
+    let mut walk = walk_of(from, tips, &held)?;
     let mut builder = from.packbuilder().map_err(failed)?;
     builder.insert_walk(&mut walk).map_err(failed)?;
     if builder.object_count() > 0 {
         let place = place(into.commondir(), mark);
         remove(&place)?;
-        fs::create_dir(&place).map_err(io_failed(&place))?;
+        let packs = place.join("pack");
+        fs::create_dir_all(&packs).map_err(io_failed(&packs))?;
         let odb = into.odb().map_err(failed)?;
-        // It makes sure that everything is there that what it gets refers to.
-        let mut indexer = Indexer::new(Some(&odb), &place, 0o444, true).map_err(failed)?;
+        // Its own check that everything is there takes the commits of submodules for objects of this repository.
+        let mut indexer = Indexer::new(Some(&odb), &packs, 0o444, false).map_err(failed)?;
         let mut broken = None;
         let written = builder.foreach(|bytes| match indexer.write_all(bytes) {
             Ok(()) => true,
@@ -69,6 +62,13 @@ pub(crate) fn copy_commits(
         }
         written.map_err(failed)?;
         let name = indexer.commit().map_err(failed)?;
+        let copied = Odb::new().map_err(failed)?;
+        // libgit2 takes text here, and a path need not be any.
+        let held = beneath::open_root(&place).map_err(|errno| io_failed(&place)(errno.into()))?;
+        copied
+            .add_disk_alternate(&format!("/proc/self/fd/{}", held.as_raw_fd()))
+            .map_err(failed)?;
+        check_whole(from, &commits, |id| copied.exists(id) || odb.exists(id))?;
         put(into.commondir(), &place, &name, mark)?;
         odb.refresh().map_err(failed)?;
     }
@@ -76,6 +76,73 @@ pub(crate) fn copy_commits(
         into.find_commit(*tip)
             .and_then(|commit| commit.tree())
             .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Walks from the tips that are not held to what is.
+fn walk_of<'a>(
+    from: &'a Repository,
+    tips: &[Oid],
+    held: &HashSet<Oid>,
+) -> Result<Revwalk<'a>, Error> {
+    let failed = |error| git_error("failed to copy commits between repositories", error);
+    let mut walk = from.revwalk().map_err(failed)?;
+    for tip in tips {
+        if !held.contains(tip) {
+            walk.push(*tip).map_err(failed)?;
+        }
+    }
+    for id in held {
+        if from.find_commit(*id).is_ok() {
+            walk.hide(*id).map_err(failed)?;
+        }
+    }
+    Ok(walk)
+}
+
+/// Makes sure that everything is there that commits refer to: parents, directories and files, but no commits of submodules.
+fn check_whole(
+    from: &Repository,
+    commits: &[Oid],
+    is_there: impl Fn(Oid) -> bool,
+) -> Result<(), Error> {
+    let failed = |error| git_error("failed to copy commits between repositories", error);
+    let shallow = from.is_shallow();
+    let mut seen = HashSet::new();
+    let mut open = Vec::new();
+    let need = |id: Oid| {
+        if is_there(id) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::NotFound,
+            "failed to copy commits between repositories: something that they need is in neither",
+        )
+        .with("object", id))
+    };
+    for id in commits {
+        let commit = from.find_commit(*id).map_err(failed)?;
+        need(*id)?;
+        // The history of a shallow repository ends somewhere.
+        if !shallow {
+            commit.parent_ids().try_for_each(need)?;
+        }
+        open.push(commit.tree_id());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            need(id)?;
+            for entry in &from.find_tree(id).map_err(failed)? {
+                match entry.kind() {
+                    Some(ObjectType::Tree) => open.push(entry.id()),
+                    Some(ObjectType::Commit) => {}
+                    _ if seen.insert(entry.id()) => need(entry.id())?,
+                    _ => {}
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -107,7 +174,7 @@ fn put(common: &Path, place: &Path, name: &str, mark: &str) -> Result<(), Error>
     }
     for end in ["pack", "idx"] {
         let target = packs.join(file(end));
-        fs::rename(place.join(file(end)), &target).map_err(io_failed(&target))?;
+        fs::rename(place.join("pack").join(file(end)), &target).map_err(io_failed(&target))?;
     }
     remove(place)
 }
@@ -228,5 +295,36 @@ mod tests {
         assert!(lacking.find_commit(second).is_err());
         sweep(lacking.commondir(), "groundcrew:1").unwrap();
         assert!(!root.path().join("lacking/objects/groundcrew-1").exists());
+    }
+
+    #[test]
+    fn f092_the_commit_of_a_submodule_is_no_object_that_is_missing_and_a_file_is() {
+        let root = tempfile::tempdir().unwrap();
+        let odd = root.path().join(std::ffi::OsStr::from_bytes(b"in\xffto"));
+        let from = Repository::init_bare(root.path().join("from")).unwrap();
+        let into = Repository::init_bare(&odd).unwrap();
+        let who = Signature::now("t", "t@example.org").unwrap();
+        let make = |name: &str, id: Oid, mode: i32| {
+            let mut tree = from.treebuilder(None).unwrap();
+            tree.insert(name, id, mode).unwrap();
+            let tree = from.find_tree(tree.write().unwrap()).unwrap();
+            from.commit(None, &who, &who, name, &tree, &[]).unwrap()
+        };
+        let elsewhere = Oid::from_str(&"1".repeat(40)).unwrap();
+        let with_module = make("lib", elsewhere, 0o160_000);
+        copy_commits(&from, &into, &[with_module], &[], "groundcrew:1").unwrap();
+        sweep(into.commondir(), "groundcrew:1").unwrap();
+        assert!(into.find_commit(with_module).is_ok());
+        // Held by a commit that the other side is said to have whole, and has not.
+        let blob = from.blob(b"x").unwrap();
+        let held = make("f", blob, 0o100_644);
+        let tree = from.find_commit(held).unwrap().tree().unwrap();
+        let parents = from.find_commit(held).unwrap();
+        let tip = from
+            .commit(None, &who, &who, "tip", &tree, &[&parents])
+            .unwrap();
+        let error = copy_commits(&from, &into, &[tip], &[held], "groundcrew:1").unwrap_err();
+        assert!(error.get("object").is_some(), "{error:?}");
+        assert!(into.find_commit(tip).is_err());
     }
 }

@@ -160,13 +160,14 @@ pub(crate) struct FiltersOff {
     pub(crate) required: bool,
 }
 
-/// Turns every content filter of a repository off, as git itself would find them.
+/// Turns every content filter of a repository off, as git itself would find them; those of the user's configuration as well
+/// where git reads that.
 pub(crate) async fn without_filters(
     git: &Git,
     common: &Path,
     cancel: &CancelToken,
 ) -> Result<FiltersOff, Error> {
-    if !may_define_filters(common)? {
+    if !git.reads_users() && !may_define_filters(common)? {
         return Ok(FiltersOff::default());
     }
     let args = [

@@ -86,7 +86,7 @@ fn configuration(part: &PartState) -> Vec<u8> {
 }
 
 /// Writes a value as git reads it, whatever is in it.
-fn quoted(value: &OsStr) -> Vec<u8> {
+pub(super) fn quoted(value: &OsStr) -> Vec<u8> {
     let mut text = vec![b'"'];
     for byte in value.as_bytes() {
         match byte {

@@ -3,7 +3,7 @@
 use std::{
     ffi::{OsStr, OsString},
     os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use groundcrew_core::{
@@ -41,6 +41,13 @@ pub(super) fn assess(resource: &Resource, known: Option<FileId>) -> Result<Asses
 /// Opens the directory of the run, if it is the one that was made.
 fn open_directory(resource: &Resource, known: Option<FileId>) -> Result<Option<OwnedFd>, Error> {
     crate::files::trash::open_parent(&resource.directory, known)
+}
+
+/// Where the directory of a run is made again before it is in its place.
+pub(super) fn half_of(directory: &Path) -> PathBuf {
+    let mut name = OsString::from(INTERMEDIATE);
+    name.push(directory.file_name().unwrap_or_default());
+    directory.with_file_name(name)
 }
 
 /// Lists what is in the directory of a run besides its marker.
@@ -97,6 +104,8 @@ pub(super) fn undo(
     let path = &resource.directory;
     let found = FileId::of(path)?;
     let Some(found) = found else {
+        // Making it again may have stopped before it was in its place.
+        drop(std::fs::remove_dir(half_of(path)));
         return Ok(if shared.trash.empty(&resource.owner())? {
             Undone::REMOVED
         } else {

@@ -8,7 +8,10 @@ use std::{
 use git2::{Oid, Repository};
 use groundcrew_core::{error::Error, undo::Occasion, workspace::Finding};
 
-use super::resource::{Kind, Resource};
+use super::{
+    inside::{self, Outer},
+    resource::{Kind, Resource},
+};
 use crate::{
     config::UserGitConfig,
     files::occupants,
@@ -17,6 +20,7 @@ use crate::{
         history::{self, OwnCommits},
         ignore::BaseRules,
         inspect::{self, Differences, Subject},
+        lfs,
         repository::{git_error, open_common},
         settings,
     },
@@ -115,15 +119,8 @@ pub(super) fn look(
             if ready && !target.cloned {
                 losses.extend(link(target, entry));
             }
-            Some(compare(
-                &repository,
-                &source,
-                target,
-                Some(entry),
-                tree,
-                head,
-                user,
-            )?)
+            let of = (&repository, &source);
+            Some(compare(of, target, Some(entry), tree, head, user)?)
         }
         (Some(tree), None) if !is_empty(tree) => {
             if ready {
@@ -132,19 +129,29 @@ pub(super) fn look(
                     "the git directory of the work tree is gone",
                 ));
             }
-            Some(compare(
-                &repository,
-                &source,
-                target,
-                None,
-                tree,
-                head,
-                user,
-            )?)
+            let of = (&repository, &source);
+            Some(compare(of, target, None, tree, head, user)?)
         }
         _ => None,
     };
     leave_out_included(found.as_mut(), target, tree, ready);
+    if let (Some(found), Some(tree), Some(entry)) = (&mut found, tree, &entry) {
+        let outer = Outer {
+            repository: &repository,
+            tree,
+            path: &target.tree,
+            modules: &entry.join("modules"),
+            head,
+            base: Some(target.base),
+            config: &configuration(&source, user)?,
+            lfs: &stores(target),
+        };
+        if ready {
+            losses.extend(inside::settle(&outer, found)?);
+        } else {
+            inside::forget(&outer, found)?;
+        }
+    }
     if let Some(found) = &found {
         // Without an index the checkout never ended: what is there was written by it, and others never came.
         let half = !ready && found.index.is_none();
@@ -157,17 +164,10 @@ pub(super) fn look(
     let unheld = unheld(&repository, &source, target, &own, tip, occasion)?;
     losses.extend(history::finding(&repository, &unheld));
     if let Some(entry) = &entry {
-        losses.extend(text::finding(
-            "operation",
-            &history::unfinished(entry),
-            |name| (*name).to_owned(),
-        ));
-        if entry.join("modules").symlink_metadata().is_ok() {
-            losses.push(text::single(
-                "nested_repository",
-                "the repositories of filled submodules",
-            ));
-        }
+        let begun = history::unfinished(entry);
+        losses.extend(text::finding("operation", &begun, |name| {
+            (*name).to_owned()
+        }));
     }
     if ready && tree.is_some() {
         losses.extend(text::finding(
@@ -267,8 +267,7 @@ fn of_clone(target: &Target, tree: Option<&OwnedFd>, ready: bool) -> Result<Hold
 }
 
 fn compare(
-    repository: &Repository,
-    source: &Repository,
+    (repository, source): (&Repository, &Repository),
     target: &Target,
     entry: Option<&Path>,
     tree: &OwnedFd,
@@ -281,8 +280,7 @@ fn compare(
         tree.map(|tree| tree.id())
     };
     // The rules and the settings are those of the source: a clone's own are whatever was written there.
-    let config = settings::layered(source, user)
-        .map_err(|error| git_error("failed to read the configuration of git", error))?;
+    let config = configuration(source, user)?;
     let base = tree_of(source, target.base)
         .and_then(|id| source.find_tree(id))
         .map_err(failed)?;
@@ -298,7 +296,22 @@ fn compare(
         head: &head,
         rules: &rules,
         config: &config,
+        lfs: &stores(target),
     })
+}
+
+/// Where files of git-lfs are kept that a commit only points to; those of a clone are brought to its source before it goes.
+fn stores(target: &Target) -> Vec<PathBuf> {
+    let own = target.cloned.then(|| target.tree.join(".git"));
+    std::iter::once(&target.common)
+        .chain(&own)
+        .map(|common| lfs::store(common))
+        .collect()
+}
+
+fn configuration(source: &Repository, user: &UserGitConfig) -> Result<git2::Config, Error> {
+    settings::layered(source, user)
+        .map_err(|error| git_error("failed to read the configuration of git", error))
 }
 
 /// Checks that the tree still names its entry: if not, what is in it was made by a git we did not follow.

@@ -14,7 +14,7 @@ use groundcrew_core::{
 };
 
 use super::{
-    cloning, including,
+    cloning, filling, including,
     maker::{Maker, git_directory},
     resource::{Kind, Resource},
     shared::Shared,
@@ -77,6 +77,7 @@ pub(super) async fn make(shared: &Arc<Shared>, cx: &ApplyContext<'_>) -> Result<
     for (maker, entry) in makers.iter().zip(&entries) {
         maker.checkout(&held, entry).await?;
         maker.checkpoint("files-written").await?;
+        filling::fill(maker, &held, entry).await?;
         including::include(maker, &held).await?;
     }
     let ready = Marker {
@@ -149,7 +150,7 @@ async fn worktree(maker: &Maker<'_>, held: &OwnedFd) -> Result<PathBuf, Error> {
     maker.shared.blocking(move |_| attach(&resource)).await
 }
 
-async fn add(maker: &Maker<'_>, held: &OwnedFd) -> Result<(), Error> {
+pub(super) async fn add(maker: &Maker<'_>, held: &OwnedFd) -> Result<(), Error> {
     let (reason, base) = (
         maker.resource.reason(),
         maker.resource.part.base.to_string(),
@@ -208,7 +209,7 @@ fn was_tripped(stderr: &[u8]) -> bool {
 }
 
 /// Finds the new entry by our mark, and points its `HEAD` to the branch.
-fn attach(resource: &Resource) -> Result<PathBuf, Error> {
+pub(super) fn attach(resource: &Resource) -> Result<PathBuf, Error> {
     let entry = admin::find(
         &resource.part.common,
         Some(&resource.reason()),
@@ -228,7 +229,7 @@ fn attach(resource: &Resource) -> Result<PathBuf, Error> {
 }
 
 /// Makes sure that what git said it did is so: it has said so with nothing done.
-fn verify(resource: &Resource, entry: &Path) -> Result<(), Error> {
+pub(super) fn verify(resource: &Resource, entry: &Path) -> Result<(), Error> {
     let wrong = |what: String| {
         Error::new(
             ErrorKind::Unexpected,

@@ -24,7 +24,7 @@ use crate::{
     git::{
         anchor,
         command::{Call, Git},
-        pack, remote,
+        lfs, pack, remote,
         repository::open_common,
         settings,
     },
@@ -161,8 +161,19 @@ impl Maker<'_> {
         } else {
             &self.resource.part.common
         };
-        let filters = settings::without_filters(self.git, common, self.cx.cancel).await?;
+        let mut git = self.git.clone();
+        if self.part.lfs.is_some() {
+            lfs::check(self.git, common, self.cx.cancel).await?;
+            // What is not here is fetched with the user's own logins.
+            let config = &self.shared.config;
+            git = git.transport(&config.transport, &config.user).with_lfs();
+        }
+        let filters = settings::without_filters(&git, common, self.cx.cancel).await?;
         settings.extend(filters.settings);
+        if let Some(program) = &self.part.lfs {
+            let source = &self.resource.part.common;
+            settings.extend(lfs::settings(Path::new(&program.0), source));
+        }
         let base = self.resource.part.base.to_string();
         let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", &base].map(OsStr::new);
         let call = Call {
@@ -172,14 +183,13 @@ impl Maker<'_> {
             args: &args,
             holds: Some(held),
         };
-        self.git
-            .succeed(
-                &call,
-                "failed to write the files of the worktree",
-                self.cx.cancel,
-            )
-            .await?;
-        if filters.required {
+        git.succeed(
+            &call,
+            "failed to write the files of the worktree",
+            self.cx.cancel,
+        )
+        .await?;
+        if filters.required || self.part.lfs.is_some() {
             self.settle(&entry.join("index")).await?;
         }
         Ok(())

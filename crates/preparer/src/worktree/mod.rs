@@ -3,11 +3,14 @@
 mod asked;
 mod cloning;
 mod directory;
+mod filling;
 mod including;
+mod inside;
 mod look;
 mod make;
 mod maker;
 mod plan;
+mod rebuild;
 mod refs;
 mod report;
 pub(crate) mod resource;
@@ -127,10 +130,14 @@ impl Preparer for WorktreePreparer {
         let given = cx.request.environment.clone();
         self.shared
             .blocking(move |shared| {
-                report::reopen(shared, &workspace)?;
-                plan::variables_of(shared, &workspace, &given)
+                let gone = report::reopen(shared, &workspace)?;
+                plan::reopened(shared, &workspace, &given, &gone)
             })
             .await
+    }
+
+    async fn ensure(&self, owned: &[UndoRecord], cx: ApplyContext<'_>) -> Result<(), Error> {
+        rebuild::rebuild(&self.shared, owned, &cx).await
     }
 
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {

@@ -1,6 +1,10 @@
 //! Decides what a launch will make of repositories; reads only.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
+};
 
 use groundcrew_core::{
     env::Definition,
@@ -8,19 +12,21 @@ use groundcrew_core::{
     preparer::{Contribution, PlannedResource},
     undo::Due,
     wire::OsText,
-    workspace::{Workspace, WorkspaceRepository},
+    workspace::{Submodules, Workspace, WorkspaceRepository},
 };
 
 use super::{
     asked::{Chosen, Wanted, choose, together},
+    rebuild::Rebuild,
     resource::{Kind, Part, Planned, Resource},
     shared::Shared,
-    state::{PartState, State},
+    state::{ModulesState, PartState, State},
 };
 use crate::{
     files::{beneath, id::FileId},
     git::{
-        identity,
+        command::Git,
+        identity, lfs,
         repository::{Source, discover, git_error},
         settings,
         start::{self, Answer},
@@ -54,7 +60,7 @@ pub(super) fn plan(
         own.extend(start::dirty(&one.source)?);
         let commit = one.source.repository.find_commit(part.base).ok();
         if let Some(commit) = &commit {
-            own.extend(left_out(&one.source, commit)?);
+            own.extend(left_out(one, commit)?);
         }
         if !several {
             start = command_directory(one, part, commit.as_ref(), &mut own)?;
@@ -67,7 +73,7 @@ pub(super) fn plan(
             }
         }));
         environments.push(identity::missing(&config, &wanted.given)?);
-        states.push(state(wanted, &planned, one, part, &config)?);
+        states.push(state(shared, wanted, (&planned, part), one, &config)?);
     }
     let environment = missing_everywhere(environments);
     warnings.extend(identity::warning(&environment));
@@ -83,11 +89,12 @@ pub(super) fn plan(
     })
 }
 
-/// Returns what a command in an existing worktree gets: variables and warnings, nothing to make.
-pub(super) fn variables_of(
+/// Returns what a command in an existing workspace gets: variables, warnings, and which worktrees are made again.
+pub(super) fn reopened(
     shared: &Shared,
     workspace: &Workspace,
     given: &[Definition],
+    gone: &[PathBuf],
 ) -> Result<Contribution, Error> {
     let first = workspace.repository.as_ref().unwrap_or(&workspace.path);
     let others = workspace
@@ -102,9 +109,21 @@ pub(super) fn variables_of(
         environments.push(identity::missing(&config, given)?);
     }
     let environment = missing_everywhere(environments);
+    let mut warnings: Vec<String> = identity::warning(&environment).into_iter().collect();
+    warnings.extend(gone.iter().map(|tree| {
+        format!(
+            "the worktree {} is gone; it is made again as it was last committed and staged, without other files",
+            tree.display()
+        )
+    }));
     Ok(Contribution {
-        warnings: identity::warning(&environment).into_iter().collect(),
+        warnings,
         environment,
+        state: if gone.is_empty() {
+            String::new()
+        } else {
+            to_json(&Rebuild::of(gone))?
+        },
         ..Contribution::default()
     })
 }
@@ -208,10 +227,10 @@ fn command_directory(
 }
 
 fn state(
+    shared: &Shared,
     wanted: &Wanted,
-    planned: &Planned,
+    (planned, part): (&Planned, &Part),
     one: &Chosen,
-    part: &Part,
     config: &git2::Config,
 ) -> Result<PartState, Error> {
     let mut checkout = settings::checkout(config);
@@ -239,6 +258,37 @@ fn state(
         place: one.source.place.clone(),
         include: included(one)?,
         upstream: upstream(one),
+        submodules: modules(one, config),
+        lfs: if one.spec.lfs {
+            let program = lfs::find(&Git::find(&shared.config.git)?)?;
+            Some(OsText(program.into_os_string()))
+        } else {
+            None
+        },
+    })
+}
+
+/// Says which submodules are filled, and from where those come whose address is relative: the remote of the branch, else `origin`.
+fn modules(one: &Chosen, config: &git2::Config) -> Option<ModulesState> {
+    if one.spec.submodules == Submodules::Empty {
+        return None;
+    }
+    let url = |remote: &str| {
+        let value = config.get_bytes(&format!("remote.{remote}.url")).ok()?;
+        Some(OsString::from_vec(value.to_vec()))
+    };
+    let head = one.source.repository.head().ok();
+    let own = head
+        .as_ref()
+        .and_then(|head| head.shorthand().ok())
+        .and_then(|branch| config.get_string(&format!("branch.{branch}.remote")).ok());
+    Some(ModulesState {
+        all: one.spec.submodules == Submodules::All,
+        url: OsText(
+            own.and_then(|remote| url(&remote))
+                .or_else(|| url("origin"))
+                .unwrap_or_else(|| one.source.place.clone().into_os_string()),
+        ),
     })
 }
 
@@ -381,9 +431,11 @@ fn resources(
 }
 
 /// Says which files will not be as they are elsewhere: those of filters, and of submodules.
-fn left_out(source: &Source, base: &git2::Commit<'_>) -> Result<Vec<String>, Error> {
+fn left_out(one: &Chosen, base: &git2::Commit<'_>) -> Result<Vec<String>, Error> {
+    let source = &one.source;
     let mut warnings = Vec::new();
-    let filters = settings::filters_asked_for(&source.repository, base);
+    let mut filters = settings::filters_asked_for(&source.repository, base);
+    filters.retain(|name| !(one.spec.lfs && name == "lfs"));
     if !filters.is_empty() {
         warnings.push(format!(
             "content filters are not run ({}); their files are as git stores them",
@@ -393,7 +445,7 @@ fn left_out(source: &Source, base: &git2::Commit<'_>) -> Result<Vec<String>, Err
     let tree = base
         .tree()
         .map_err(|error| git_error("failed to read the files of the start point", error))?;
-    if tree.get_name(".gitmodules").is_some() {
+    if tree.get_name(".gitmodules").is_some() && one.spec.submodules == Submodules::Empty {
         let mut paths = Vec::new();
         if let Ok(submodules) = source.repository.submodules() {
             paths.extend(
@@ -408,7 +460,7 @@ fn left_out(source: &Source, base: &git2::Commit<'_>) -> Result<Vec<String>, Err
             format!(" ({})", paths.join(", "))
         };
         warnings.push(format!(
-            "submodules are not filled{which}; `git submodule update --init` in the worktree does it"
+            "submodules are not filled{which}; --submodules does it, or `git submodule update --init` in the worktree"
         ));
     }
     Ok(warnings)

@@ -1,6 +1,11 @@
 //! Finds worktrees again, and tells what they hold; reads only.
 
-use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, path::Path};
+use std::{
+    ffi::OsStr,
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::{Path, PathBuf},
+};
 
 use git2::{Oid, Repository, Sort};
 use groundcrew_core::{
@@ -9,6 +14,7 @@ use groundcrew_core::{
     undo::Occasion,
     workspace::{Commit, Workspace, WorkspaceReport, WorkspaceRepository},
 };
+use rustix::io::Errno;
 
 use super::{
     look::{Target, look},
@@ -22,7 +28,7 @@ use crate::{
     },
     git::{
         admin,
-        repository::{discover, git_error},
+        repository::{discover, git_error, open_common},
     },
     include::is_manifest,
     text,
@@ -88,51 +94,89 @@ fn targets(shared: &Shared, workspace: &Workspace) -> Result<Vec<Target>, Error>
         .collect()
 }
 
-/// Checks that a workspace is the one that was made.
-pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<(), Error> {
-    let root =
-        beneath::open_root(&workspace.path).map_err(|errno| gone(workspace, errno.to_string()))?;
-    drop(root);
+/// Checks that a workspace is the one that was made; returns the worktrees that are gone, and can be made again.
+///
+/// A directory in the place of one is no gone one.
+pub(super) fn reopen(shared: &Shared, workspace: &Workspace) -> Result<Vec<PathBuf>, Error> {
     let targets = targets(shared, workspace)?;
-    for target in &targets {
-        let tree = beneath::open_root(&target.tree)
-            .map_err(|errno| gone(workspace, format!("{}: {errno}", target.tree.display())))?;
-        if target.cloned {
-            beneath::open_directory(&tree, OsStr::new(".git")).map_err(|errno| {
-                gone(
-                    workspace,
-                    format!("the clone has no git directory: {errno}"),
-                )
-            })?;
-            continue;
-        }
-        let Some(entry) = admin::find(&target.common, None, &target.tree)? else {
-            return Err(gone(
-                workspace,
-                "the repository has no worktree at its path any more",
-            ));
-        };
-        if !leads_to(&target.tree, &entry)? {
-            return Err(gone(
-                workspace,
-                "what is at its path is not a worktree of the repository",
-            ));
-        }
-    }
     let Some(parent) = targets.first().and_then(|target| target.tree.parent()) else {
         return Err(gone(workspace, "it has no repository"));
     };
-    let directory =
-        beneath::open_root(parent).map_err(|errno| gone(workspace, errno.to_string()))?;
+    if FileId::of(&shared.config.worktrees)?.is_none() {
+        return Err(gone(
+            workspace,
+            "the directory of worktrees is not there; it may be unmounted",
+        ));
+    }
+    let begun = is_begun(shared, workspace, parent)?;
+    let mut missing = Vec::new();
+    for target in &targets {
+        match beneath::open_root(&target.tree) {
+            Ok(_half) if begun => {}
+            Ok(tree) => {
+                is_whole(workspace, target, &tree)?;
+                continue;
+            }
+            Err(Errno::NOENT) if !target.cloned => {}
+            Err(errno) => {
+                return Err(gone(
+                    workspace,
+                    format!("{}: {errno}", target.tree.display()),
+                ));
+            }
+        }
+        let branch = format!("refs/heads/{}", target.branch);
+        open_common(&target.common)?
+            .refname_to_id(&branch)
+            .map_err(|error| gone(workspace, format!("and so is its branch: {error}")))?;
+        missing.push(target.tree.clone());
+    }
+    Ok(missing)
+}
+
+/// Tells whether making it again was begun and not finished, as its marker says.
+fn is_begun(shared: &Shared, workspace: &Workspace, directory: &Path) -> Result<bool, Error> {
+    let directory = match beneath::open_root(directory) {
+        Ok(directory) => directory,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(gone(workspace, errno.to_string())),
+    };
     // The marker is a hint: only one that says something else speaks against it.
-    match Marker::read(&directory) {
-        Ok(Some(marker)) if marker.install != shared.config.install => {
+    match Marker::read(&directory)? {
+        Some(marker) if marker.install != shared.config.install => {
             Err(gone(workspace, "it is another installation's"))
         }
-        Ok(Some(marker)) if !marker.ready => Err(gone(workspace, "making it was never finished")),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error),
+        Some(marker) if !marker.ready && marker.layout == Layout::Clone => {
+            Err(gone(workspace, "making it was never finished"))
+        }
+        marker => Ok(marker.is_some_and(|marker| !marker.ready)),
     }
+}
+
+/// Checks that what is there is what was made.
+fn is_whole(workspace: &Workspace, target: &Target, tree: &OwnedFd) -> Result<(), Error> {
+    if target.cloned {
+        return match beneath::open_directory(tree, OsStr::new(".git")) {
+            Ok(_git) => Ok(()),
+            Err(errno) => Err(gone(
+                workspace,
+                format!("the clone has no git directory: {errno}"),
+            )),
+        };
+    }
+    let Some(entry) = admin::find(&target.common, None, &target.tree)? else {
+        return Err(gone(
+            workspace,
+            "the repository has no worktree at its path any more",
+        ));
+    };
+    if leads_to(&target.tree, &entry)? {
+        return Ok(());
+    }
+    Err(gone(
+        workspace,
+        "what is at its path is not a worktree of the repository",
+    ))
 }
 
 /// Tells whether the `.git` of a directory leads to an entry of the repository; one that was put there since does not.
@@ -258,7 +302,7 @@ fn marked(shared: &Shared, path: &Path) -> Result<Option<Found>, Error> {
     let directory = match beneath::open_root(path) {
         Ok(directory) => directory,
         // No directory, a link, or removed meanwhile: nothing of ours.
-        Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP | rustix::io::Errno::NOENT) => {
+        Err(Errno::NOTDIR | Errno::LOOP | Errno::NOENT) => {
             return Ok(None);
         }
         Err(errno) => {

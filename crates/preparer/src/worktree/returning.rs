@@ -2,14 +2,17 @@
 //!
 //! libgit2 copies the objects; no program is run, and no hook, filter or setting of the clone has a say.
 
+use std::ffi::OsStr;
+
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::{error::Error, workspace::Finding};
 
 use super::{look::Look, resource::Resource, shared::Shared};
 use crate::{
+    files::beneath,
     git::{
         branch::Verdict,
-        history, pack,
+        history, lfs, pack,
         repository::{git_error, open_common},
     },
     text,
@@ -45,6 +48,22 @@ pub(super) fn bring_back(
                 ),
             )]))
         }
+    }
+}
+
+/// Keeps the files of git-lfs of a clone in its source: a commit has only pointers to them.
+pub(super) fn bring_files(resource: &Resource) -> Result<(), Error> {
+    let (tree, common) = (&resource.part.tree, &resource.part.common);
+    // The directory is looked at without following a link, as everything of the clone.
+    let opened = beneath::open_root(tree)
+        .and_then(|tree| beneath::open_directory(&tree, OsStr::new(".git/lfs/objects")));
+    match opened {
+        Ok(_directory) => lfs::bring(&lfs::store(&tree.join(".git")), &lfs::store(common)),
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(errno) => Err(
+            Error::io("failed to look for files of git-lfs", errno.into())
+                .with("path", tree.display()),
+        ),
     }
 }
 

@@ -40,6 +40,21 @@ pub(super) struct PartState {
     pub(super) include: Vec<String>,
     /// The branch that a clone shows as its origin's.
     pub(super) upstream: Option<String>,
+    /// The submodules that are filled.
+    #[serde(default)]
+    pub(super) submodules: Option<ModulesState>,
+    /// The program that writes files of git-lfs, if they are wanted.
+    #[serde(default)]
+    pub(super) lfs: Option<OsText>,
+}
+
+/// Which submodules are filled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ModulesState {
+    /// Whether those of submodules are filled as well.
+    pub(super) all: bool,
+    /// What an address that is relative begins at.
+    pub(super) url: OsText,
 }
 
 /// Where a start point is on a remote.

@@ -260,6 +260,16 @@ fn undo_tree(
     {
         return Ok(Undone::Kept(vec![finding]));
     }
+    if resource.kind == Kind::Clone
+        && present.is_some()
+        && look.changed
+        && let Err(error) = returning::bring_files(resource)
+    {
+        let mut losses = look.losses;
+        let why = groundcrew_core::error::Chain(&error).to_string();
+        losses.push(text::single("unreadable", why));
+        return Ok(Undone::Kept(losses));
+    }
     let returns = matches!(options.occasion, Occasion::Close | Occasion::End);
     if resource.kind == Kind::Clone
         && returns

@@ -10,7 +10,12 @@ use std::{
 
 use crate::fixture::*;
 use groundcrew_core::{
-    cancel::CancelToken, error::ErrorKind, preparer::Preparer as _, undo::Undone,
+    cancel::CancelToken,
+    error::{Error, ErrorKind},
+    id::{AttemptId, RunId},
+    identity::Identity,
+    preparer::{ApplyContext, Effects, PlanContext, Preparer as _},
+    undo::Undone,
     workspace::WorkspaceRequest,
 };
 
@@ -412,4 +417,94 @@ async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
     }
     fixture.assert_same(&before, "repository");
     fixture.assert_home_is_empty();
+}
+
+/// Puts something at a path when the branch is made.
+struct Taking<'a> {
+    recorder: Recorder,
+    take: &'a (dyn Fn() + Sync),
+}
+
+#[groundcrew_core::async_trait]
+impl Effects for Taking<'_> {
+    async fn identify(&self, key: &str, identity: Identity) -> Result<(), Error> {
+        self.recorder.identify(key, identity).await
+    }
+
+    async fn checkpoint(&self, name: &str) -> Result<(), Error> {
+        if name == "branch-made" {
+            (self.take)();
+        }
+        self.recorder.checkpoint(name).await
+    }
+}
+
+#[tokio::test]
+async fn f084_a_path_that_is_taken_behind_the_branch_leaves_no_branch_and_the_path_as_it_is() {
+    let fixture = Fixture::new();
+    let before = fixture.fingerprint();
+    let outside = fixture.path().join("outside");
+    write(outside.join("mine"), "mine\n");
+    for case in [
+        "file",
+        "directory",
+        "full directory",
+        "link",
+        "dangling link",
+    ] {
+        let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
+        let (attempt, run) = (AttemptId::generate().unwrap(), RunId::generate().unwrap());
+        let plan = PlanContext {
+            request: &request,
+            install: &fixture.install,
+            run: &run,
+            attempt,
+        };
+        let preparer = fixture.preparer();
+        let contribution = preparer.plan(plan).await.unwrap().unwrap();
+        let tree = contribution.workspace.as_ref().unwrap().path.clone();
+        let take = || match case {
+            "file" => write(&tree, "mine\n"),
+            "directory" => fs::create_dir(&tree).unwrap(),
+            "full directory" => write(tree.join("mine"), "mine\n"),
+            "link" => std::os::unix::fs::symlink(&outside, &tree).unwrap(),
+            _ => std::os::unix::fs::symlink("/no/such/place", &tree).unwrap(),
+        };
+        let effects = Taking {
+            recorder: Recorder::default(),
+            take: &take,
+        };
+        let result = preparer
+            .apply(ApplyContext {
+                plan,
+                contribution: &contribution,
+                effects: &effects,
+                progress: &effects.recorder,
+                cancel: &CancelToken::new(),
+            })
+            .await;
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{case}: {error:?}");
+        assert_eq!(error.get("path"), tree.to_str(), "{case}");
+        let identities = effects.recorder.identities.lock().unwrap().clone();
+        let launch = Launch {
+            contribution,
+            attempt,
+            run,
+            identities,
+            result: Err(error),
+            passed: Vec::new(),
+        };
+        let undone = fixture.undo(&launch, FAILURE).await;
+        assert_eq!(undone["branch"], Undone::REMOVED, "{case}");
+        fixture.assert_same(&before, case);
+        // An empty directory in a directory of ours is nobody's; everything else stays.
+        match case {
+            "file" => assert_eq!(fs::read_to_string(&tree).unwrap(), "mine\n"),
+            "directory" => {}
+            "full directory" => assert!(tree.join("mine").is_file()),
+            _ => assert!(tree.is_symlink()),
+        }
+        assert_eq!(fs::read_to_string(outside.join("mine")).unwrap(), "mine\n");
+    }
 }

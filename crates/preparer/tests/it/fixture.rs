@@ -427,16 +427,21 @@ pub(crate) fn kept(undone: &Undone) -> &[Finding] {
     }
 }
 
-/// Undoes a failed launch, and panics if anything of it is left.
-pub(crate) async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
-    let undone = fixture.undo(launch, FAILURE).await;
-    for (key, undone) in &undone {
+/// Panics unless everything went, without a snapshot.
+pub(crate) fn assert_gone(undone: &BTreeMap<String, Undone>, what: &str) {
+    for (key, undone) in undone {
         let clean = matches!(
             undone,
             Undone::Removed { snapshot: None } | Undone::AlreadyGone
         );
         assert!(clean, "{what}: {key}: {undone:?}");
     }
+}
+
+/// Undoes a failed launch, and panics if anything of it is left.
+pub(crate) async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str) {
+    let undone = fixture.undo(launch, FAILURE).await;
+    assert_gone(&undone, what);
     fixture.assert_home_is_empty();
 }
 

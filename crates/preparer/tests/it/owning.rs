@@ -53,10 +53,6 @@ async fn c20_f100_a_tree_deleted_by_hand_is_gone_and_only_our_entry_goes() {
     fs::rename(&usb, fixture.path().join("usb.away")).unwrap();
     let launch = fixture.launch().await;
     fs::remove_dir_all(launch.tree()).unwrap();
-    let error = reopen(&fixture.preparer(), launch.workspace())
-        .await
-        .unwrap_err();
-    assert!(error.message().contains("gone"), "{error}");
     let undone = fixture.undo(&launch, REMOVE).await;
     assert!(
         undone.values().all(|undone| *undone == Undone::REMOVED),

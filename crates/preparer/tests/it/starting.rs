@@ -56,6 +56,7 @@ async fn a_start_point_that_is_only_on_the_remote_is_fetched_and_nothing_else_ch
     let topic = commit(up, "on topic");
     git(up, &["tag", "-a", "-m", "t", "v9"]);
     git(up, &["update-ref", "refs/pull/7/head", "HEAD"]);
+    git(up, &["update-ref", "refs/merge-requests/3/head", "HEAD"]);
     git(up, &["checkout", "-q", "main"]);
     let main = commit(up, "ahead on main");
     let before = git(&clone, &["show-ref"]);
@@ -66,6 +67,8 @@ async fn a_start_point_that_is_only_on_the_remote_is_fetched_and_nothing_else_ch
         (Some("v9"), &topic),
         (Some("pull/7/head"), &topic),
         (Some("refs/pull/7/head"), &topic),
+        (Some("merge-requests/3/head"), &topic),
+        (Some("refs/merge-requests/3/head"), &topic),
         (Some("main"), &main),
         (None, &main),
     ] {
@@ -88,6 +91,14 @@ async fn a_start_point_that_is_only_on_the_remote_is_fetched_and_nothing_else_ch
         git(&clone, &["gc", "-q", "--prune=now"]);
     }
     assert_eq!(fs::read(clone.join(".git/config")).unwrap(), config);
+    // One that the remote was asked for and does not have is missing.
+    for base in ["pull/8/head", "refs/pull/8/head", "merge-requests/8/head"] {
+        let error = fixture
+            .plan_spec(fetching(&clone, Some(base)))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{base}: {error:?}");
+    }
 }
 
 #[tokio::test]

@@ -54,6 +54,11 @@ impl Preparer for FaultyPreparer {
         self.faults.around("reopen", Some(lie), work).await
     }
 
+    async fn ensure(&self, owned: &[UndoRecord], cx: ApplyContext<'_>) -> Result<(), Error> {
+        let work = self.inner.ensure(owned, cx);
+        self.faults.around("ensure", Some(()), work).await
+    }
+
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
         let work = self.inner.apply(cx);
         self.faults.around("apply", Some(()), work).await

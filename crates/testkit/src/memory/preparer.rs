@@ -212,6 +212,11 @@ impl Preparer for MemoryPreparer {
         }
     }
 
+    async fn ensure(&self, _: &[UndoRecord], _: ApplyContext<'_>) -> Result<(), Error> {
+        self.call("ensure");
+        Ok(())
+    }
+
     async fn apply(&self, cx: ApplyContext<'_>) -> Result<(), Error> {
         self.call("apply");
         for planned in &cx.contribution.resources {
