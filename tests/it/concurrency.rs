@@ -1,6 +1,9 @@
 //! Many at once: from separate processes, on one repository and one state directory.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use crate::ground::{Ground, Job, text};
 
@@ -42,6 +45,87 @@ fn c21_f080_f149_heavy_sixty_four_runs_at_once_on_a_fresh_state_directory_all_su
         config
     );
     assert_eq!(ground.runs(false).len(), 64);
+    ground.until_quiet();
+}
+
+/// Ends a neighbour, also where the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn c21_f080_f096_heavy_sixty_four_runs_at_once_beside_a_clean_up_of_the_repository_all_succeed() {
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let (stop, rounds) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let limit = std::time::Duration::from_secs(150);
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let stop = Stop(&stop);
+        scope.spawn(|| {
+            while !stop.0.load(Ordering::Relaxed) {
+                // It may meet a lock, or an entry that is half made: then it tries again, as a person would.
+                drop(repository.try_git(["gc", "-q", "--prune=now"]));
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let jobs: Vec<Job> = (0..64)
+            .map(|number| {
+                let commit = "echo \"$GROUNDCREW_BRANCH\" >who; git add who; git commit -qm who";
+                // In the repository itself such a clean-up takes what a commit has just written: no work is made there.
+                let (kind, script): (&[&str], _) = match number % 4 {
+                    0 => (&["--workspace", "clone"], commit),
+                    1 => (&["--workspace", "clone", "--share-objects"], commit),
+                    _ => (
+                        &["--workspace", "worktree", "--keep"],
+                        "cat f && test -z \"$(git status -s)\"",
+                    ),
+                };
+                let options = [&["--format", "json"][..], kind].concat();
+                ground
+                    .run_shell(&repository, &options, script)
+                    .within(limit)
+                    .spawn()
+            })
+            .collect();
+        let runs: Vec<_> = jobs
+            .into_iter()
+            .map(|job| job.wait_within(limit).ok().json())
+            .collect();
+        let jobs: Vec<Job> = runs
+            .iter()
+            .map(|run| {
+                ground
+                    .call(["close", text(&run["id"])])
+                    .within(limit)
+                    .spawn()
+            })
+            .collect();
+        for job in jobs {
+            job.wait_within(limit).ok();
+        }
+        runs
+    });
+    assert!(rounds.load(Ordering::Relaxed) > 2);
+    let branches: BTreeSet<_> = repository.branches().into_iter().collect();
+    assert_eq!(branches.len(), 65, "{branches:?}");
+    // What a clone committed is on its branch, and whole.
+    for run in &runs {
+        let branch = text(&run["branch"]);
+        assert!(branches.contains(branch));
+        if run["commits"][0]["subject"] == "who" {
+            assert_eq!(repository.git(["show", &format!("{branch}:who")]), branch);
+        }
+    }
+    let made = runs
+        .iter()
+        .filter(|run| run["commits"][0]["subject"] == "who");
+    assert_eq!(made.count(), 32);
+    repository.git(["fsck", "--full", "--strict"]);
+    assert_eq!(repository.locks(), [""; 0].map(std::path::PathBuf::from));
     ground.until_quiet();
 }
 

@@ -154,6 +154,137 @@ fn c16_f046_a_full_disk_loses_no_record_and_leaves_nothing() {
 }
 
 #[test]
+fn f047_a_disk_without_inodes_loses_no_record_and_leaves_nothing() {
+    let ground = Ground::new();
+    let Some(flags) = mounting(&ground) else {
+        return nothing_can_grow(&ground);
+    };
+    let repository = ground.repository("r");
+    for number in 0..40 {
+        repository.write(format!("many/{number}"), "x\n");
+    }
+    repository.commit_all("many");
+    let before = repository.fingerprint();
+    fs::create_dir(ground.state()).unwrap();
+    // Each time another place of the launch is the one that gets none: from the first directory to the last file.
+    let script = "mount -t tmpfs -o size=64m,nr_inodes=400,mode=700 tmpfs \"$GROUNDCREW_HOME\" || exit 90
+        cd \"$REPO\" || exit 91
+        \"$0\" run --keep -- true || exit 92
+        \"$0\" --format json ls >\"$OUT/first\" || exit 94
+        mkdir \"$GROUNDCREW_HOME/fill\" || exit 93
+        n=0; while true >\"$GROUNDCREW_HOME/fill/$n\"; do n=$((n + 1)); done 2>/dev/null
+        for free in 0 2 4 8 16 32; do
+            k=0; while [ $k -lt $free ]; do n=$((n - 1)); rm \"$GROUNDCREW_HOME/fill/$n\"; k=$((k + 1)); done
+            \"$0\" --format json run --keep -- true >\"$OUT/failed-$free\" && exit 95
+            \"$0\" --format json ls >\"$OUT/ls-$free\" || exit 96
+            while true >\"$GROUNDCREW_HOME/fill/$n\"; do n=$((n + 1)); done 2>/dev/null
+        done
+        rm -r \"$GROUNDCREW_HOME/fill\"
+        \"$0\" recover || exit 97
+        \"$0\" --format json ls >\"$OUT/last\" || exit 98
+        find \"$GROUNDCREW_HOME/worktrees\" -mindepth 1 -maxdepth 1 | wc -l >\"$OUT/trees\"
+        \"$0\" run --keep -- true || exit 99";
+    let words = [flags, "--", "sh", "-c", script];
+    let outcome = ground
+        .call([""; 0])
+        .through("unshare", words)
+        .env("REPO", repository.path())
+        .env("OUT", ground.root().join("out"))
+        .within(std::time::Duration::from_secs(120))
+        .run()
+        .ok();
+    let read = |name: &str| fs::read_to_string(ground.path(name)).unwrap();
+    let ids = |name: &str| -> Vec<String> {
+        let document: serde_json::Value = serde_json::from_str(&read(name)).unwrap();
+        let runs = document["runs"].as_array().unwrap();
+        runs.iter().map(|run| text(&run["id"]).to_owned()).collect()
+    };
+    for free in [0, 2, 4, 8, 16, 32] {
+        let error: serde_json::Value =
+            serde_json::from_str(&read(&format!("failed-{free}"))).unwrap();
+        assert_eq!(
+            error["error"]["kind"], "resource_exhausted",
+            "{free}: {error:#} {outcome:?}"
+        );
+        assert_eq!(ids(&format!("ls-{free}"))[..1], ids("first")[..], "{free}");
+    }
+    assert_eq!(ids("last"), ids("first"));
+    assert_eq!(read("trees").trim(), "1");
+    assert!(repository.fingerprint() == before);
+    assert_eq!(repository.branches().len(), 3);
+}
+
+#[test]
+fn f064_a_neighbour_in_a_directory_that_everybody_writes_in_gains_nothing() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let ground = Ground::below("sticky/home");
+    let sticky = ground.state().parent().unwrap().to_owned();
+    fs::create_dir_all(&sticky).unwrap();
+    fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+    let victim = ground.path("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("precious"), "mine\n").unwrap();
+    let repository = ground.repository("r");
+    let (stop, home) = (AtomicBool::new(false), ground.state().to_owned());
+    let codes: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A link to the victim, or nothing, where the state directory is about to be made.
+            let link = sticky.join("link");
+            while !stop.load(Ordering::Relaxed) {
+                drop(std::os::unix::fs::symlink(&victim, &link));
+                let flags = rustix::fs::RenameFlags::NOREPLACE;
+                let _lost = rustix::fs::renameat_with(
+                    rustix::fs::CWD,
+                    &link,
+                    rustix::fs::CWD,
+                    &home,
+                    flags,
+                );
+                if home.is_symlink() {
+                    drop(fs::remove_file(&home));
+                }
+            }
+        });
+        let codes = (0..20)
+            .map(|_| {
+                let outcome = ground.run_shell(&repository, &[], "echo x >w").run();
+                // What was made for one call is taken away for the next one, so that it is made again.
+                if home.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                    drop(fs::remove_dir_all(&home));
+                }
+                outcome.code
+            })
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        codes
+    });
+    let names: Vec<_> = fs::read_dir(&victim)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["precious"], "{codes:?}");
+    assert_eq!(
+        fs::read_to_string(victim.join("precious")).unwrap(),
+        "mine\n"
+    );
+    let mode = victim.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755, "{codes:?}");
+    // A link that stays is refused every time: for what it leads to, or, even if that is our own, for who made it.
+    std::os::unix::fs::symlink(&victim, &home).unwrap();
+    ground.run_shell(&repository, &[], "true").run().code(125);
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o700)).unwrap();
+        std::os::unix::fs::lchown(&home, Some(1234), None).unwrap();
+        let outcome = ground.run_shell(&repository, &[], "true").run().code(125);
+        assert!(outcome.err().contains("another user made"), "{outcome:?}");
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 1);
+    }
+    fs::remove_file(&home).unwrap();
+}
+
+#[test]
 fn c16_f127_fifty_kills_at_any_moment_lose_nothing_that_was_there() {
     let ground = Ground::new();
     let repository = ground.repository("r");

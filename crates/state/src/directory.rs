@@ -224,6 +224,18 @@ fn make_home(home: &Path) -> Result<(), Error> {
     if !found.is_dir() {
         return Err(not_a_directory(home));
     }
+    // In a directory that everybody writes in, another user may have made a link where nothing was: looked at last, it stays what it is.
+    let itself = fs::symlink_metadata(home).map_err(|e| refused(home, e))?;
+    let user = rustix::process::geteuid().as_raw();
+    if itself.is_symlink() && itself.uid() != user && itself.uid() != 0 {
+        return Err(Error::new(
+            ErrorKind::PermissionDenied,
+            "the state directory is a link that another user made",
+        )
+        .with("path", home.display())
+        .with("owner", itself.uid())
+        .with("hint", ELSEWHERE));
+    }
     if found.uid() != rustix::process::geteuid().as_raw() {
         return Err(Error::new(
             ErrorKind::PermissionDenied,

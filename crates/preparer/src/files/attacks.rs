@@ -7,7 +7,7 @@ use std::{
     ffi::OsStr,
     fs,
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd as _, OwnedFd},
         unix::fs::{MetadataExt as _, symlink},
     },
     path::{Path, PathBuf},
@@ -18,7 +18,10 @@ use groundcrew_core::{
     error::ErrorKind,
     id::{AttemptId, InstallId, RunId},
 };
-use rustix::fs::{CWD, RenameFlags, renameat, renameat_with, symlinkat};
+use rustix::{
+    fs::{CWD, RenameFlags, renameat, renameat_with, symlinkat},
+    mount::{UnmountFlags, mount_bind, unmount},
+};
 
 use super::{
     beneath,
@@ -29,8 +32,12 @@ use super::{
     trash::{Owner, Trash},
 };
 
-/// How many trees are deleted under attack; 10,000 is the full size.
+/// How many attacks that took effect a deletion goes on through.
+const ATTACKS: usize = 10_000;
+/// How many trees are deleted under attack at least.
 const TREES: usize = 300;
+/// The most, where a neighbour hardly comes to its turn.
+const MOST_TREES: usize = 3_000;
 /// How often a directory and a link change places before the neighbour looks around again.
 const FLIPS: usize = 500;
 /// Every how many trees something is mounted in one.
@@ -124,8 +131,34 @@ fn owner() -> Owner {
     }
 }
 
-/// A race that may be lost.
-fn tried(_: rustix::io::Result<()>) {}
+/// A race that may be lost; how often it was won.
+fn tried(done: rustix::io::Result<()>) -> usize {
+    usize::from(done.is_ok())
+}
+
+/// Tells whether something can be mounted here.
+fn may_mount(ground: &Ground) -> bool {
+    let (outside, at) = (ground.root.join("outside"), ground.root.join("at"));
+    fs::create_dir(&at).unwrap();
+    let able = mount_bind(&outside, &at).is_ok();
+    unmount_below(&ground.root);
+    fs::remove_dir(&at).unwrap();
+    able
+}
+
+/// Takes away every mount below a directory, wherever an attack moved it.
+fn unmount_below(root: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    for line in mounts.lines().rev() {
+        let place = Path::new(line.split(' ').nth(4).unwrap_or_default());
+        if place.starts_with(root) {
+            tried(unmount(
+                place,
+                UnmountFlags::DETACH | UnmountFlags::NOFOLLOW,
+            ));
+        }
+    }
+}
 
 /// Opens the directory that `name` of a tree is in. A neighbour's own hand must not slip through a link.
 fn within(place: &Path, name: &str) -> Option<(OwnedFd, String)> {
@@ -153,8 +186,8 @@ fn flip(root: &Path) {
     }
 }
 
-/// What a neighbour does once, wherever the tree is now; losing a race is part of the game.
-fn attack(root: &Path, place: &Path, round: usize) {
+/// What a neighbour does once, wherever the tree is now; losing a race is part of the game. How much of it took effect.
+fn attack(root: &Path, place: &Path, round: usize, mounts: bool) -> usize {
     let (outside, link) = (root.join("outside"), root.join("work/link"));
     drop(symlink(&outside, &link));
     let swap = |directory: &OwnedFd, name: &str| {
@@ -164,15 +197,16 @@ fn attack(root: &Path, place: &Path, round: usize) {
             CWD,
             &link,
             RenameFlags::EXCHANGE,
-        ));
+        ))
     };
-    match round % 5 {
+    let mut hits = 0;
+    match round % if mounts { 6 } else { 5 } {
         // A directory against a link, there and back.
         0 => {
             for name in ["a", "e/deep", "a/b/c", "f"] {
                 if let Some((directory, name)) = within(place, name) {
-                    swap(&directory, &name);
-                    swap(&directory, &name);
+                    hits += swap(&directory, &name);
+                    hits += swap(&directory, &name);
                 }
             }
         }
@@ -181,8 +215,8 @@ fn attack(root: &Path, place: &Path, round: usize) {
             let away = root.join("work/away");
             for name in ["a/b", "e", "a"] {
                 if let Some((directory, name)) = within(place, name) {
-                    tried(renameat(&directory, &*name, CWD, &away));
-                    tried(renameat(CWD, &away, &directory, "back"));
+                    hits += tried(renameat(&directory, &*name, CWD, &away));
+                    hits += tried(renameat(CWD, &away, &directory, "back"));
                 }
             }
         }
@@ -190,7 +224,7 @@ fn attack(root: &Path, place: &Path, round: usize) {
         2 => {
             for name in ["a/l", "e/l", "l"] {
                 if let Some((directory, name)) = within(place, name) {
-                    tried(symlinkat(&outside, &directory, &*name));
+                    hits += tried(symlinkat(&outside, &directory, &*name));
                 }
             }
         }
@@ -208,39 +242,52 @@ fn attack(root: &Path, place: &Path, round: usize) {
                     created_ms: marker::now_ms(),
                     ready: true,
                 };
-                drop(forged.write(&directory, place));
-                tried(symlinkat(&outside, &directory, "marker"));
-                tried(renameat(&directory, "marker", &directory, MARKER));
+                hits += usize::from(forged.write(&directory, place).is_ok());
+                hits += tried(symlinkat(&outside, &directory, "marker"));
+                hits += tried(renameat(&directory, "marker", &directory, MARKER));
             }
         }
         // The tree itself against a link.
+        4 => {
+            hits += tried(renameat_with(CWD, place, CWD, &link, RenameFlags::EXCHANGE));
+            hits += tried(renameat_with(CWD, place, CWD, &link, RenameFlags::EXCHANGE));
+        }
+        // What is outside, mounted in it.
         _ => {
-            tried(renameat_with(CWD, place, CWD, &link, RenameFlags::EXCHANGE));
-            tried(renameat_with(CWD, place, CWD, &link, RenameFlags::EXCHANGE));
+            for name in ["a/b/c", "e/deep", "f"] {
+                if let Some((directory, name)) = within(place, name)
+                    && let Ok(directory) = beneath::open_directory(&directory, OsStr::new(&name))
+                {
+                    let at = format!("/proc/self/fd/{}", directory.as_raw_fd());
+                    hits += tried(mount_bind(&outside, &at));
+                }
+            }
         }
     }
     drop(fs::remove_file(&link));
+    hits
 }
 
 #[test]
-fn c18_f051_f052_f053_f059_a_neighbour_changes_nothing_outside_what_is_deleted() {
+fn g17_c18_f051_f052_f053_f054_f059_a_neighbour_changes_nothing_outside_what_is_deleted() {
     let ground = Ground::new();
     let before = print(&ground.root.join("outside"));
-    let (stop, round) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // Without the right to mount, the others have all the turns.
+    let mounts = may_mount(&ground);
+    let (stop, hits) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (mut refused, mut deleted) = (0, 0);
     std::thread::scope(|scope| {
         let (root, work) = (&ground.root, ground.root.join("work/tree"));
-        let (stop, round) = (&stop, &round);
+        let (stop, hits) = (&stop, &hits);
         scope.spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                let number = round.fetch_add(1, Ordering::Relaxed);
-                attack(root, &work, number);
-                for entry in fs::read_dir(root.join("trash"))
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                {
-                    attack(root, &entry.path(), number);
+            for round in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let trash = fs::read_dir(root.join("trash")).into_iter().flatten();
+                let places = trash.flatten().map(|entry| entry.path());
+                for place in std::iter::once(work.clone()).chain(places) {
+                    hits.fetch_add(attack(root, &place, round, mounts), Ordering::Relaxed);
                 }
             }
         });
@@ -249,7 +296,10 @@ fn c18_f051_f052_f053_f059_a_neighbour_changes_nothing_outside_what_is_deleted()
                 flip(root);
             }
         });
-        for _ in 0..TREES {
+        for number in 0..MOST_TREES {
+            if number >= TREES && hits.load(Ordering::Relaxed) >= ATTACKS {
+                break;
+            }
             let tree = ground.tree();
             let Some(id) = FileId::of(&tree).ok().flatten() else {
                 continue;
@@ -268,11 +318,16 @@ fn c18_f051_f052_f053_f059_a_neighbour_changes_nothing_outside_what_is_deleted()
     });
     assert!(print(&ground.root.join("outside")) == before);
     assert!(deleted > 0, "{deleted} deleted, {refused} refused");
-    assert!(round.load(Ordering::Relaxed) > TREES / 10);
+    let hits = hits.load(Ordering::Relaxed);
+    assert!(
+        hits >= ATTACKS,
+        "{hits} attacks, {deleted} deleted, {refused} refused"
+    );
 }
 
 /// Removes what an attack left, by the same deletion.
 fn clear(ground: &Ground) {
+    unmount_below(&ground.root);
     for directory in ["work", "trash"] {
         let path = ground.root.join(directory);
         let Ok(parent) = beneath::open_root(&path) else {
