@@ -6,6 +6,7 @@
 pub(crate) mod clock;
 mod place;
 mod sample;
+mod steps;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use crate::process::{self, Cmd};
 
 use self::place::Place;
 use self::sample::{Row, Target};
+use self::steps::Steps;
 
 /// How many fsyncs a local launch may wait for.
 const MOST_SYNCS: usize = 4;
@@ -61,9 +63,9 @@ fn rows(place: &Place, full: bool, iterations: usize) -> Result<()> {
     } else {
         console::remark("SKIPPED: fsyncs on the path; there is no strace to count them");
     }
-    console::say(worktree(place, 3_000, iterations, 1.0)?.to_string());
+    worktrees(place, 3_000, iterations, 1.0)?;
     if full {
-        console::say(worktree(place, 30_000, iterations.div_ceil(3), 0.8)?.to_string());
+        worktrees(place, 30_000, iterations.div_ceil(3), 0.8)?;
     } else {
         console::remark("SKIPPED: worktree launch at 30,000 files; ask for it with --full");
     }
@@ -94,10 +96,31 @@ fn local(place: &Place, iterations: usize) -> Result<Row> {
     )
 }
 
-fn worktree(place: &Place, files: usize, iterations: usize, most: f64) -> Result<Row> {
+/// Says how a worktree launch compares, and where its time goes.
+fn worktrees(place: &Place, files: usize, iterations: usize, most: f64) -> Result<()> {
     let repository = place.repository(files)?;
+    console::say(worktree(place, &repository, files, iterations, most)?.to_string());
+    let mut steps = Steps::default();
+    for _ in 0..iterations {
+        place.until_running(|argv| {
+            let (id, printed) = place.run_telling(&repository, argv)?;
+            place.clear(&id, false)?;
+            steps.read(&printed)
+        })?;
+    }
+    console::say(steps.to_string());
+    Ok(())
+}
+
+fn worktree(
+    place: &Place,
+    repository: &Path,
+    files: usize,
+    iterations: usize,
+    most: f64,
+) -> Result<Row> {
     let tree = place.path("tree");
-    let git = |arguments: &[&str]| Cmd::new("git").arg("-C").arg(&repository).args(arguments);
+    let git = |arguments: &[&str]| Cmd::new("git").arg("-C").arg(repository).args(arguments);
     Row::measure(
         format!("worktree launch to agent running, {files} files"),
         "`git worktree add` and fork and exec of the same argv",
@@ -106,7 +129,7 @@ fn worktree(place: &Place, files: usize, iterations: usize, most: f64) -> Result
         || {
             let mut id = None;
             let taken = place.until_running(|argv| {
-                id = Some(place.run(&["--executor", "worktree"], Some(&repository), argv)?);
+                id = Some(place.run(&["--executor", "worktree"], Some(repository), argv)?);
                 Ok(())
             })?;
             id.map_or(Ok(()), |id| place.clear(&id, false))?;

@@ -160,6 +160,30 @@ impl Place {
         id_of(&printed)
     }
 
+    /// Runs a program in a worktree and returns the id of the run and the events that were printed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the command does, or prints no event with an id.
+    pub(super) fn run_telling(
+        &self,
+        repository: &Path,
+        argv: &[PathBuf],
+    ) -> Result<(String, Vec<u8>)> {
+        let printed = self
+            .command()
+            .args(["run", "--executor", "worktree", "--repo"])
+            .arg(repository)
+            .args(["--format", "jsonl", "--"])
+            .args(argv)
+            .read()?;
+        let first = printed
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        Ok((id_of(first)?, printed))
+    }
+
     /// Counts the fsyncs between the call and the agent's start, over all processes, with strace.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ impl fmt::Display for Row {
 }
 
 /// Returns the middle of the values, which must not be none.
-fn median(values: &mut [Duration]) -> Duration {
+pub(super) fn median(values: &mut [Duration]) -> Duration {
     values.sort_unstable();
     let middle = values.len() / 2;
     if values.len() % 2 == 1 {

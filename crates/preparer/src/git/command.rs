@@ -19,7 +19,10 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::identity;
+use super::{
+    counts::{self, Counts, Tell},
+    identity,
+};
 use crate::{
     config::{GitProgram, Transport, UserGitConfig},
     text::lossy,
@@ -199,6 +202,16 @@ impl Git {
     ///
     /// `Cancelled`; else that of starting it. A status that is not zero is no error here.
     pub(crate) async fn run(&self, call: &Call<'_>, cancel: &CancelToken) -> Result<Output, Error> {
+        self.run_counting(call, &|_, _| {}, cancel).await
+    }
+
+    /// Runs git as [`run`](Self::run) does, and tells how many files of how many are written, where git says so.
+    pub(crate) async fn run_counting(
+        &self,
+        call: &Call<'_>,
+        tell: Tell<'_>,
+        cancel: &CancelToken,
+    ) -> Result<Output, Error> {
         let mut child = self.command(call)?.spawn().map_err(|error| {
             Error::io("failed to start git", error).with("program", self.program.display())
         })?;
@@ -209,7 +222,7 @@ impl Git {
                 .and_then(Pid::from_raw),
         );
         let output = tokio::select! {
-            output = collect(&mut child) => output,
+            output = collect(&mut child, tell) => output,
             () = cancel.cancelled() => {
                 group.kill();
                 let ended = child.wait().await;
@@ -261,6 +274,7 @@ impl Git {
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_NO_REPLACE_OBJECTS", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_PROGRESS_DELAY", "0")
             .env("GIT_LFS_SKIP_SMUDGE", if self.lfs { "0" } else { "1" })
             .env("GIT_COMMITTER_NAME", identity::NAME)
             .env("GIT_COMMITTER_EMAIL", identity::EMAIL);
@@ -342,9 +356,14 @@ pub(crate) fn failure(doing: &'static str, output: &Output) -> Error {
         .with_source(words)
 }
 
-async fn collect(child: &mut Child) -> std::io::Result<Output> {
+async fn collect(child: &mut Child, tell: Tell<'_>) -> std::io::Result<Output> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (stdout, stderr, status) = tokio::try_join!(keep(stdout), keep(stderr), child.wait())?;
+    let mut counts = Counts::new(tell);
+    let told = async {
+        let text = keep(stderr, |bytes| counts.read(bytes)).await;
+        text.map(|text| counts::without(&text))
+    };
+    let (stdout, stderr, status) = tokio::try_join!(keep(stdout, |_| {}), told, child.wait())?;
     Ok(Output {
         status,
         stdout,
@@ -352,8 +371,11 @@ async fn collect(child: &mut Child) -> std::io::Result<Output> {
     })
 }
 
-/// Reads to the end, and keeps the beginning.
-async fn keep(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+/// Reads to the end, shows all of it, and keeps the beginning.
+async fn keep(
+    stream: Option<impl AsyncRead + Unpin>,
+    mut show: impl FnMut(&[u8]),
+) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     let Some(mut stream) = stream else {
         return Ok(kept);
@@ -364,6 +386,7 @@ async fn keep(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>
         if count == 0 {
             return Ok(kept);
         }
+        show(&buffer[..count]);
         let room = KEPT_OUTPUT.saturating_sub(kept.len()).min(count);
         kept.extend_from_slice(&buffer[..room]);
     }

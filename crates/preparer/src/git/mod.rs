@@ -5,6 +5,7 @@ pub(crate) mod anchor;
 pub(crate) mod branch;
 pub(crate) mod clone;
 pub(crate) mod command;
+mod counts;
 pub(crate) mod history;
 pub(crate) mod identity;
 pub(crate) mod ignore;

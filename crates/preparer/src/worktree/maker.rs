@@ -23,7 +23,7 @@ use crate::{
     files::{beneath, id::FileId, lock::lock_directory, marker::Marker, removal},
     git::{
         anchor,
-        command::{Call, Git},
+        command::{Call, Git, failure},
         lfs, pack, remote,
         repository::open_common,
         settings,
@@ -175,7 +175,15 @@ impl Maker<'_> {
             settings.extend(lfs::settings(Path::new(&program.0), source));
         }
         let base = self.resource.part.base.to_string();
-        let args = ["read-tree", "-m", "-u", "--no-recurse-submodules", &base].map(OsStr::new);
+        let args = [
+            "read-tree",
+            "-m",
+            "-u",
+            "-v",
+            "--no-recurse-submodules",
+            &base,
+        ]
+        .map(OsStr::new);
         let call = Call {
             git_dir: entry,
             work_tree: Some(&self.resource.part.tree),
@@ -183,12 +191,15 @@ impl Maker<'_> {
             args: &args,
             holds: Some(held),
         };
-        git.succeed(
-            &call,
-            "failed to write the files of the worktree",
-            self.cx.cancel,
-        )
-        .await?;
+        let progress = self.cx.progress;
+        let tell = |done: u64, all: u64| progress.line(&format!("writing files: {done} of {all}"));
+        let output = git.run_counting(&call, &tell, self.cx.cancel).await?;
+        if !output.status.success() {
+            return Err(failure(
+                "failed to write the files of the worktree",
+                &output,
+            ));
+        }
         if filters.required || self.part.lfs.is_some() {
             self.settle(&entry.join("index")).await?;
         }

@@ -4,11 +4,12 @@ use std::fs;
 
 use crate::fixture::*;
 use groundcrew_core::{
+    cancel::CancelToken,
     error::{Error, ErrorKind},
     id::{AttemptId, RunId},
     preparer::{PlanContext, Preparer as _},
     undo::{Due, Undone},
-    workspace::WorkspaceRequest,
+    workspace::{CloneObjects, WorkspaceRequest},
 };
 
 #[tokio::test]
@@ -340,4 +341,41 @@ async fn a_dirty_checkout_is_a_warning_and_stays_as_it_is() {
     );
     fixture.undo(&launch, REMOVE).await;
     fixture.assert_same(&before, "repository");
+}
+
+#[tokio::test]
+async fn k32_how_many_files_are_written_is_told_while_they_are() {
+    let fixture = Fixture::new();
+    for number in 0..1_500 {
+        write(fixture.repository.join(format!("many/{number}")), "x\n");
+    }
+    git(&fixture.repository, &["add", "."]);
+    git(&fixture.repository, &["commit", "-qm", "many"]);
+    for clone in [false, true] {
+        let request = request(if clone {
+            WorkspaceRequest::Clone {
+                repositories: vec![fixture.spec()],
+                objects: CloneObjects::Shared,
+            }
+        } else {
+            WorkspaceRequest::Worktree(vec![fixture.spec()])
+        });
+        let recorder = Recorder::default();
+        let cancel = CancelToken::new();
+        let preparer = fixture.preparer();
+        let launch = launch(&preparer, &fixture.install, &request, &recorder, &cancel).await;
+        launch.result.as_ref().unwrap();
+        let lines = recorder.lines.lock().unwrap().clone();
+        let counts: Vec<u64> = lines
+            .iter()
+            .filter_map(|line| {
+                line.strip_prefix("writing files: ")?
+                    .strip_suffix(" of 1504")
+            })
+            .map(|done| done.parse().unwrap())
+            .collect();
+        assert!((3..=21).contains(&counts.len()), "{lines:?}");
+        assert!(counts.is_sorted(), "{counts:?}");
+        assert_eq!(counts.last(), Some(&1504));
+    }
 }
