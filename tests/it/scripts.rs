@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::ground::{Ground, Leaks, is_alive, path, text, until};
 
 #[test]
-fn c22_setup_failures_leave_nothing_and_the_next_run_takes_the_new_base() {
+fn c22_w19_setup_failures_leave_nothing_and_the_next_run_takes_the_new_base() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     repository.git(["checkout", "-q", "-b", "other"]);

@@ -179,7 +179,7 @@ fn walk(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn k23_c35_a_large_payload_is_a_private_file_outside_the_worktree_and_goes_with_the_run() {
+fn k23_c35_w21_a_large_payload_is_a_private_file_outside_the_worktree_and_goes_with_the_run() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     for size in [65_536_usize, 65_537, 131_071, 131_072, 300_000, 3_000_000] {

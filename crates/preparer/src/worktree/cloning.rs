@@ -114,8 +114,13 @@ fn fill(part: &PartState, objects: CloneObjects, cancel: &CancelToken) -> Result
         let path = git.join("objects/info/alternates");
         return fs::write(&path, pack::alternate(&source)?).map_err(io_failed(&path));
     }
-    for directory in with_alternates(&source)? {
-        copy(&directory, &git.join("objects"), cancel)?;
+    copy_all(&source, &git.join("objects"), cancel)
+}
+
+/// Copies a directory of objects, and those that it reads from, which the copy must not depend on.
+pub(super) fn copy_all(from: &Path, into: &Path, cancel: &CancelToken) -> Result<(), Error> {
+    for directory in with_alternates(from)? {
+        copy(&directory, into, cancel)?;
     }
     Ok(())
 }

@@ -14,15 +14,21 @@ use std::{
 };
 
 use git2::{Oid, Repository, RepositoryInitOptions};
-use groundcrew_core::error::{Error, ErrorKind};
+use groundcrew_core::{
+    cancel::CancelToken,
+    error::{Error, ErrorKind},
+};
 
-use super::{cloning::quoted, maker::Maker, resource::Kind};
+use super::{
+    cloning::{copy_all, quoted},
+    maker::Maker,
+    resource::Kind,
+};
 use crate::{
     files::beneath,
     git::{
         command::{Call, failure},
         module::{self, Module},
-        pack,
         repository::{git_error, open_common},
     },
     text::lossy,
@@ -131,13 +137,13 @@ async fn one(
     let known = level.known.join(&module.name);
     let (git_dir, tree, url) = (next.git_dir.clone(), next.tree.clone(), next.url.clone());
     let (root, path) = (level.tree.clone(), module.path.clone());
-    let (commit, mark) = (module.commit, maker.resource.mark());
+    let (commit, cancel) = (module.commit, maker.cx.cancel.clone());
     let there = maker
         .shared
         .blocking(move |_| {
             is_empty(&root, &path)?;
             begin(&git_dir, &tree, &url)?;
-            take(&known, &git_dir, commit, &mark)
+            take(&known, &git_dir, commit, &cancel)
         })
         .await?;
     if !there {
@@ -247,7 +253,7 @@ fn begin(git_dir: &Path, tree: &Path, url: &OsStr) -> Result<(), Error> {
 }
 
 /// Takes the commit, and the branches of its origin, from the user's own repository; `false` if it is not there.
-fn take(known: &Path, git_dir: &Path, commit: Oid, mark: &str) -> Result<bool, Error> {
+fn take(known: &Path, git_dir: &Path, commit: Oid, cancel: &CancelToken) -> Result<bool, Error> {
     if !known.join("HEAD").is_file() {
         return Ok(false);
     }
@@ -255,7 +261,6 @@ fn take(known: &Path, git_dir: &Path, commit: Oid, mark: &str) -> Result<bool, E
     if from.find_commit(commit).is_err() {
         return Ok(false);
     }
-    let into = open_common(git_dir)?;
     let mut branches = Vec::new();
     for reference in from
         .references_glob("refs/remotes/origin/*")
@@ -268,16 +273,21 @@ fn take(known: &Path, git_dir: &Path, commit: Oid, mark: &str) -> Result<bool, E
             branches.push((name.to_owned(), id));
         }
     }
-    let mut tips: Vec<Oid> = branches.iter().map(|(_, id)| *id).collect();
-    tips.push(commit);
     // The history of one that was fetched in part ends where that did.
     let shallow = known.join("shallow");
     if shallow.is_file() {
         let target = git_dir.join("shallow");
         fs::copy(&shallow, &target).map_err(io_failed(&target))?;
     }
-    pack::copy_commits(&from, &into, &tips, &[], mark)?;
-    pack::sweep(git_dir, mark)?;
+    copy_all(&known.join("objects"), &git_dir.join("objects"), cancel)?;
+    let into = open_common(git_dir)?;
+    let mut walk = into.revwalk().map_err(failed)?;
+    for id in branches.iter().map(|(_, id)| *id).chain([commit]) {
+        walk.push(id).map_err(failed)?;
+    }
+    for id in walk {
+        id.map_err(failed)?;
+    }
     for (name, id) in branches {
         into.reference(&name, id, true, "taken along")
             .map_err(failed)?;

@@ -153,7 +153,7 @@ async fn f058_what_was_built_beside_copies_that_are_ignored_is_work_as_ever() {
 }
 
 #[tokio::test]
-async fn f061_nothing_that_is_there_is_replaced_and_no_link_is_followed() {
+async fn f061_w21_nothing_that_is_there_is_replaced_and_no_link_is_followed() {
     let fixture = fixture();
     let outside = fixture.path().join("outside");
     write(outside.join("victim"), "whole\n");

@@ -381,3 +381,20 @@ async fn c30_a_submodule_that_is_not_there_is_fetched_over_ssh_with_the_users_ow
     let undone = nest.fixture.undo(&launch, REMOVE).await;
     assert_gone(&undone, "removed");
 }
+
+#[tokio::test]
+async fn c30_f096_the_branch_of_a_clone_with_submodules_comes_back() {
+    let nest = nest();
+    for which in [Submodules::Empty, Submodules::Top] {
+        for objects in [CloneObjects::Copied, CloneObjects::Shared] {
+            let launch = nest.launch(which, Some(objects)).await;
+            write(launch.tree().join("new"), "x\n");
+            git(launch.tree(), &["add", "new"]);
+            git(launch.tree(), &["commit", "-qm", "new"]);
+            let undone = nest.fixture.undo(&launch, CLOSE).await;
+            assert_gone(&undone, launch.branch());
+            let at = format!("{}:new", launch.branch());
+            assert_eq!(git(&nest.fixture.repository, &["show", &at]), "x");
+        }
+    }
+}

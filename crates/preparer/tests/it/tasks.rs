@@ -1,6 +1,10 @@
 //! Directories of tasks, and folders that a person picked.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::PathBuf,
+};
 
 use groundcrew_core::{
     cancel::CancelToken,
@@ -19,6 +23,7 @@ use crate::fixture::*;
 struct Tasks {
     root: TempDir,
     install: InstallId,
+    user: UserGitConfig,
 }
 
 struct Made {
@@ -33,6 +38,7 @@ impl Tasks {
         Self {
             root: tempfile::tempdir().unwrap(),
             install: InstallId::new("testinstall").unwrap(),
+            user: UserGitConfig::default(),
         }
     }
 
@@ -45,7 +51,7 @@ impl Tasks {
             tasks: self.root.path().join("tasks"),
             trash: self.root.path().join("trash"),
             install: self.install.clone(),
-            user: UserGitConfig::default(),
+            user: self.user.clone(),
         })
         .unwrap()
     }
@@ -122,6 +128,49 @@ async fn k37_a_scratch_directory_is_marked_and_git_does_not_see_the_mark() {
 }
 
 #[tokio::test]
+async fn w20_a_scratch_repository_has_nothing_of_the_users_templates_hooks_and_signing() {
+    let mut tasks = Tasks::new();
+    let root = tasks.root.path().to_owned();
+    let canary = root.join("canary");
+    let tool = root.join("tool");
+    write(
+        &tool,
+        &format!("#!/bin/sh\n: >'{}'\nexit 1\n", canary.display()),
+    );
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    for hook in [
+        "post-commit",
+        "pre-commit",
+        "reference-transaction",
+        "post-checkout",
+    ] {
+        for place in ["template/hooks", "hooks"] {
+            fs::create_dir_all(root.join(place)).unwrap();
+            fs::copy(&tool, root.join(place).join(hook)).unwrap();
+        }
+    }
+    write(root.join("template/planted"), "x\n");
+    let user = root.join("gitconfig");
+    write(
+        &user,
+        &format!(
+            "[init]\n\ttemplateDir = {0}/template\n\tdefaultBranch = other\n[core]\n\thooksPath = {0}/hooks\n\tfsmonitor = {1}\n\
+             [commit]\n\tgpgSign = true\n[gpg]\n\tprogram = {1}\n",
+            root.display(),
+            tool.display()
+        ),
+    );
+    tasks.user.global = Some(user);
+    let made = tasks.make(Recorder::default()).await;
+    made.result.unwrap();
+    assert!(!canary.exists());
+    assert!(!made.path.join(".git/planted").exists());
+    assert!(!made.path.join(".git/hooks/pre-commit").exists());
+    assert_eq!(git(&made.path, &["log", "--format=%s %G?"]), "Begin N");
+    assert_eq!(git(&made.path, &["branch", "--show-current"]), "main");
+}
+
+#[tokio::test]
 async fn k38_excludes_that_are_there_are_kept() {
     let tasks = Tasks::new();
     tasks.make(Recorder::default()).await.result.unwrap();
@@ -137,7 +186,7 @@ async fn k38_excludes_that_are_there_are_kept() {
 }
 
 #[tokio::test]
-async fn k39_k40_planted_links_are_refused_and_their_targets_untouched() {
+async fn k39_k40_w21_planted_links_are_refused_and_their_targets_untouched() {
     for (link, target, words) in [
         (".git", "victim", "invalid git directory"),
         (
