@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::{
     activity::ActivityKind,
-    adoption::AGENT_KEY,
+    adopted::AGENT_KEY,
     attempt::{Attempt, Failure, Held, StoredEffects, cancelled},
     cancel::CancelToken,
     env::{Definition, Environment, Value},

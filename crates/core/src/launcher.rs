@@ -3,20 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    activity::{
-        self, ActivityKind, ActivityReport, MaintenanceLease, MaintenanceOptions, TaskLease,
-    },
+    activity::{ActivityKind, ActivityReport, TaskLease},
     backpressure::Backpressure,
     bounded::BoundedStore,
     cancel::CancelToken,
     closing::{self, CloseOptions, CloseReport},
     ending::{self, Settled},
-    ensuring::{self, EnsureError, Flights},
+    ensuring,
     error::Error,
+    flights::{EnsureError, Flights},
     id::RunId,
     instance::SharedInstance,
     lane::Lanes,
     launch,
+    maintenance::{self, MaintenanceLease, MaintenanceOptions},
     observe::{self, RunView},
     pacing::Pacing,
     plan::{Plan, PlanError},
@@ -292,7 +292,7 @@ impl Launcher {
     ///
     /// May be dropped and called again.
     pub async fn maintain(&self, options: MaintenanceOptions) -> Result<MaintenanceLease, Error> {
-        activity::maintain(&self.0, options).await
+        maintenance::maintain(&self.0, options).await
     }
 
     /// Cancels all launches under way and waits until each is rolled back.

@@ -29,6 +29,7 @@ pub mod undo;
 
 // The engine.
 mod activity;
+mod adopted;
 mod adoption;
 mod attempt;
 mod backpressure;
@@ -36,9 +37,11 @@ mod bounded;
 mod closing;
 mod ending;
 mod ensuring;
+mod flights;
 mod lane;
 mod launch;
 pub mod launcher;
+mod maintenance;
 mod narrator;
 mod observe;
 mod pacing;
@@ -58,12 +61,13 @@ mod teardown;
 mod ticket;
 mod unwind;
 
-pub use activity::{ActivityKind, ActivityReport, MaintenanceLease, MaintenanceOptions, TaskLease};
+pub use activity::{ActivityKind, ActivityReport, TaskLease};
 pub use async_trait::async_trait;
 pub use closing::{CloseOptions, CloseOutcome, CloseReport, Kept};
 pub use ending::Settled;
-pub use ensuring::EnsureError;
+pub use flights::EnsureError;
 pub use launcher::Launcher;
+pub use maintenance::{MaintenanceLease, MaintenanceOptions};
 pub use observe::RunView;
 pub use plan::{Plan, PlanError};
 pub use planned_agent::PlannedAgent;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, error::Error as StdError, fmt, path::PathBuf, sync::Arc};
 
 use crate::{
-    adoption::Adopted,
+    adopted::Adopted,
     env::{Composition, Conflict, Value},
     error::{Chain, Error, ErrorKind},
     event::Step,

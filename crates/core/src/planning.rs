@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use crate::{
-    adoption::{self, Adopted},
+    adopted::Adopted,
+    adoption,
     error::{Error, ErrorKind},
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},

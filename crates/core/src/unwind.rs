@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    adoption::end_process,
+    adopted::end_process,
     error::{Chain, Error, ErrorKind, ErrorReport},
     id::InstanceId,
     pacing::jitter,

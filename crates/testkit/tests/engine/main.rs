@@ -28,6 +28,7 @@ mod recovery;
 mod resuming;
 mod scripts;
 mod sessions;
+mod sharing;
 mod support;
 mod unwinding;
 mod verbs;
