@@ -67,6 +67,9 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
             problems.extend(found);
             Vec::new()
         });
+    if let Some(adopted) = &adopted {
+        problems.extend(gone_beneath(&contributions, &adopted.owner));
+    }
     let workspace = workspace(there, &contributions);
     if workspace.is_none() && problems.is_empty() {
         problems.push(no_preparer(&request));
@@ -170,6 +173,22 @@ fn private_directory(
             .private_directory(&adopted.owner.instance)
             .join(adopted.process.as_str()),
     }
+}
+
+/// Says so when the workspace of an instance that is up is gone: what is in use is not made again under its users.
+fn gone_beneath(contributions: &Contributions, owner: &RunRecord) -> Option<Error> {
+    let workspace = owner.workspace.as_ref()?;
+    contributions
+        .iter()
+        .any(|(_, contribution)| !contribution.state.is_empty())
+        .then(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                "the workspace is gone while its instance is up; stop the run, then resume it",
+            )
+            .with("path", workspace.path.display())
+            .with("run", &owner.run)
+        })
 }
 
 /// Returns the scripts to run: a workspace that is half-built is built before anything else happens in it.

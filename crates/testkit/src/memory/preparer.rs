@@ -52,6 +52,7 @@ pub struct MemoryPreparer {
     warnings: Vec<String>,
     problem: Option<(ErrorKind, String)>,
     concerned: bool,
+    loses: bool,
 }
 
 impl MemoryPreparer {
@@ -65,6 +66,7 @@ impl MemoryPreparer {
             warnings: Vec::new(),
             problem: None,
             concerned: true,
+            loses: false,
         }
     }
 
@@ -109,6 +111,13 @@ impl MemoryPreparer {
     #[must_use]
     pub fn unconcerned(mut self) -> Self {
         self.concerned = false;
+        self
+    }
+
+    /// Makes every workspace that it opens again one of which something is gone, and can be made again.
+    #[must_use]
+    pub fn losing(mut self) -> Self {
+        self.loses = true;
         self
     }
 
@@ -200,6 +209,7 @@ impl Preparer for MemoryPreparer {
             Some(tree) if tree.attempt.is_some() => Ok(Contribution {
                 environment: self.environment.clone(),
                 warnings: self.warnings.clone(),
+                state: if self.loses { "gone" } else { "" }.to_owned(),
                 ..Contribution::default()
             }),
             Some(_) => Err(Error::new(
@@ -212,8 +222,14 @@ impl Preparer for MemoryPreparer {
         }
     }
 
-    async fn ensure(&self, _: &[UndoRecord], _: ApplyContext<'_>) -> Result<(), Error> {
-        self.call("ensure");
+    async fn ensure(&self, owned: &[UndoRecord], cx: ApplyContext<'_>) -> Result<(), Error> {
+        for record in owned {
+            self.call(&format!("ensure {}", record.key));
+            let Some(thing) = self.world.ground.thing(&record.resource) else {
+                continue;
+            };
+            cx.effects.identify(&record.key, thing.identity).await?;
+        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ mod cancelling;
 mod compound;
 mod death;
 mod dropping;
+mod ensuring;
 mod equipment;
 mod events;
 mod gates;
