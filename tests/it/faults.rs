@@ -160,10 +160,17 @@ fn rounds() -> usize {
 
 #[test]
 fn f127_g01_kill_9_at_every_point_and_again_in_the_recovery_leaves_nothing_on_both_executors() {
-    const LOCAL: [&str; 4] = ["--executor", "local", "--setup", "true"];
-    for (executor, options) in [("local", LOCAL), ("worktree", MORE)] {
+    const LOCAL: [&str; 6] = [
+        "--executor",
+        "local",
+        "--workspace",
+        "in-place",
+        "--setup",
+        "true",
+    ];
+    for (executor, options) in [("local", &LOCAL[..]), ("worktree", &MORE[..])] {
         let (ground, repository) = fresh();
-        let mut points = points_with(&ground, &repository, &options);
+        let mut points = points_with(&ground, &repository, options);
         let started = points.iter().position(|point| point == STARTED).unwrap();
         points.truncate(started);
         assert!(points.len() >= 20, "{points:?}");
@@ -171,7 +178,7 @@ fn f127_g01_kill_9_at_every_point_and_again_in_the_recovery_leaves_nothing_on_bo
         for round in 0..rounds() {
             for point in &points {
                 let fault = format!("{point}=kill9");
-                let outcome = ground.run_shell(&repository, &options, WORK);
+                let outcome = ground.run_shell(&repository, options, WORK);
                 let outcome = outcome.fault(&fault).run();
                 assert_eq!(outcome.signal, Some(9), "{executor} {fault}: {outcome:?}");
                 let recovered = ground.recover();
@@ -185,7 +192,7 @@ fn f127_g01_kill_9_at_every_point_and_again_in_the_recovery_leaves_nothing_on_bo
                 leaks.none(&format!("{executor} {fault} {round}"));
             }
         }
-        let again = ground.run_shell(&repository, &options, "true").run();
+        let again = ground.run_shell(&repository, options, "true").run();
         assert_eq!(again.code, Some(0), "{executor}: {again:?}");
     }
 }

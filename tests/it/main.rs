@@ -18,6 +18,7 @@ mod faults;
 mod ground;
 mod hostile;
 mod isolation;
+mod joining;
 mod limits;
 mod naming;
 mod redaction;

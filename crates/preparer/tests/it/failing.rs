@@ -367,6 +367,49 @@ async fn f061_f085_a_directory_that_is_there_already_is_left_as_it_is() {
     assert!(directory.is_dir());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f080_nothing_is_made_in_a_repository_while_another_process_holds_its_lock() {
+    let fixture = Arc::new(Fixture::new());
+    let first = fixture.launch().await;
+    first.result.as_ref().unwrap();
+    // The files of its lock are there by now; somebody else takes them.
+    let locks = std::fs::read_dir(fixture.home().join("locks/repository")).unwrap();
+    let held: Vec<_> = locks
+        .map(|entry| std::fs::File::open(entry.unwrap().path()).unwrap())
+        .collect();
+    assert!(!held.is_empty());
+    for file in &held {
+        file.lock().unwrap();
+    }
+    let before = fixture.fingerprint();
+    let other = Arc::clone(&fixture);
+    let task = tokio::spawn(async move { other.launch().await });
+    let inodes: Vec<_> = held
+        .iter()
+        .map(|file| {
+            format!(
+                ":{} ",
+                std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap())
+            )
+        })
+        .collect();
+    let waits = || {
+        let table = std::fs::read_to_string("/proc/locks").unwrap();
+        table
+            .lines()
+            .any(|line| line.contains("->") && inodes.iter().any(|inode| line.contains(inode)))
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while !waits() && !task.is_finished() {
+        assert!(std::time::Instant::now() < end, "it neither waits nor ends");
+        tokio::task::yield_now().await;
+    }
+    assert!(!task.is_finished(), "it did not wait for the lock");
+    fixture.assert_same(&before, "while the lock is another's");
+    drop(held);
+    task.await.unwrap().result.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn c21_f080_sixty_four_launches_at_once_on_one_repository_all_succeed() {
     let fixture = Arc::new(Fixture::new());

@@ -209,7 +209,11 @@ fn pair(seed: u64, points: &[String]) {
     dying.block_on(async {
         let ticket = process.ticket(whole()).await;
         if dies {
-            process.checkpoints.until_struck().await;
+            // The second fault may strike first, and end the launch.
+            tokio::select! {
+                () = process.checkpoints.until_struck() => {}
+                _ = ticket.wait() => {}
+            }
         } else {
             drop(tokio::time::timeout(Duration::from_mins(30), ticket.wait()).await);
             drop(tokio::time::timeout(Duration::from_mins(30), process.launcher.shutdown()).await);

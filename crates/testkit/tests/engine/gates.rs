@@ -176,6 +176,9 @@ async fn k56_the_session_is_read_again_behind_the_question_for_cleanups() {
     let process = machine.process();
     process.directory.sessions([SessionState::Alive, ended()]);
     let error = process.launch().await.unwrap_err();
+    // At the first gate: nothing was registered.
+    assert_eq!(error.step, Step::Admit);
+    assert_eq!(process.store.calls("put"), 0);
     assert_eq!(error.error.kind(), ErrorKind::SessionEnded);
     assert!(text(&error).contains("CANCELLED"));
     assert_eq!(process.directory.reads(), 2);

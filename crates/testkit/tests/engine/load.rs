@@ -43,7 +43,7 @@ fn stale(machine: &Machine, rows: usize) {
 
 #[test]
 fn g13_many_stale_rows_are_recovered_and_new_launches_do_not_wait_for_them() {
-    let rows = size(1000, 4000);
+    let rows = size(1000, 2000);
     let machine = Machine::new();
     stale(&machine, rows);
     assert_eq!(machine.world.instances().len(), rows);
