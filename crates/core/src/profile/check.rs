@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::{
     command::Command,
     error::{Error, ErrorKind},
+    handshake::Handshake,
     profile::{
         agent::{AgentProfile, PromptRule},
         command::{END_OF_OPTIONS, check_program},
@@ -59,6 +60,13 @@ impl AgentProfile {
                 .with("name", format!("{pattern:?}"))
         }));
         problems.extend(self.cache_problems());
+        problems.extend(self.handshake.iter().flat_map(Handshake::check));
+        if self.handshake.is_some() && self.prompt == Some(PromptRule::Stdin) {
+            problems.push(
+                wrong("a handshake and a prompt cannot both have the standard input")
+                    .with("in", "handshake"),
+            );
+        }
         if self.stop.grace_seconds > MAX_GRACE_SECONDS {
             problems.push(
                 wrong("the time to end is longer than an hour")

@@ -17,6 +17,7 @@ mod dropping;
 mod equipment;
 mod events;
 mod gates;
+mod handshakes;
 mod keeping;
 mod load;
 mod matrix;
