@@ -15,7 +15,11 @@ use groundcrew_core::{
     },
 };
 
-use super::{Broken, Fixture, Program, broken, hold};
+use super::{
+    broken::{Broken, broken, hold},
+    fixture::Fixture,
+    programs::Program,
+};
 
 /// A fresh instance, and what may run in it.
 pub(super) struct Bench<'a> {

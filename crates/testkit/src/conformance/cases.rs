@@ -2,7 +2,9 @@
 
 use futures_util::future::BoxFuture;
 
-use super::{Broken, Need, bench::Bench, ending, files, starting, streams, terminals};
+use super::{
+    bench::Bench, broken::Broken, ending, files, fixture::Need, starting, streams, terminals,
+};
 
 /// One case.
 pub(super) struct Case {

@@ -8,9 +8,9 @@ use groundcrew_core::{
 };
 
 use super::{
-    Broken, Program,
     bench::{Bench, Reader, id, refused},
-    hold,
+    broken::{Broken, hold},
+    programs::Program,
 };
 
 pub(super) async fn any_number_of_callers_get_the_same_end(it: Bench<'_>) -> Result<(), Broken> {
@@ -133,8 +133,8 @@ pub(super) async fn the_main_process_takes_its_instance_along(it: Bench<'_>) -> 
         seen.stdout
     );
     hold!(on.wait(&p).await? == status, "its end changed");
-    let states = on.processes().await?;
-    let phase = states
+    let listed = on.processes().await?;
+    let phase = listed
         .iter()
         .find(|state| state.id == p)
         .map(|state| &state.phase);
@@ -173,7 +173,7 @@ pub(super) async fn shutdown_ends_all_within_the_grace(it: Bench<'_>) -> Result<
         !error.is_retryable(),
         "an ended instance is worth another try"
     );
-    let states = on.processes().await?;
-    hold!(states.len() == 3, "{} of three are listed", states.len());
+    let listed = on.processes().await?;
+    hold!(listed.len() == 3, "{} of three are listed", listed.len());
     Ok(())
 }

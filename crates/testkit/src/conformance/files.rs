@@ -9,7 +9,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use groundcrew_core::{error::ErrorKind, instance::ByteStream};
 
-use super::{Broken, bench::Bench, bench::refused, broken, hold};
+use super::{
+    bench::{Bench, refused},
+    broken::{Broken, broken, hold},
+};
 
 /// An archive of one file, in pieces.
 fn archive(name: &str, content: &[u8]) -> Result<ByteStream, Broken> {

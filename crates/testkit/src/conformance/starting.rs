@@ -6,9 +6,9 @@ use groundcrew_core::{
 };
 
 use super::{
-    Broken, Program,
     bench::{Bench, id, refused},
-    hold,
+    broken::{Broken, hold},
+    programs::Program,
 };
 
 fn text(bytes: &[u8]) -> String {
@@ -139,14 +139,14 @@ pub(super) async fn processes_are_listed_in_the_order_of_their_start(
         it.run(name, &it.spec(&Program::Out("12345"))?).await?;
     }
     let running = it.start("b", &Program::Copy).await?;
-    let states = it.instance.processes().await?;
-    let names: Vec<_> = states.iter().map(|state| state.id.to_string()).collect();
+    let listed = it.instance.processes().await?;
+    let names: Vec<_> = listed.iter().map(|state| state.id.to_string()).collect();
     hold!(names == ["z", "a", "m", "b"], "the order is {names:?}");
     hold!(
-        states.iter().all(|state| !state.main),
-        "one is the main process: {states:?}"
+        listed.iter().all(|state| !state.main),
+        "one is the main process: {listed:?}"
     );
-    for state in &states {
+    for state in &listed {
         let ended = matches!(state.phase, ProcessPhase::Ended(_));
         hold!(ended != (state.id == running), "its phase is {state:?}");
         let end = if ended { 6 } else { 0 };

@@ -9,9 +9,9 @@ use groundcrew_core::{
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
 use super::{
-    Broken, Program,
     bench::{Bench, Reader},
-    broken, hold,
+    broken::{Broken, broken, hold},
+    programs::Program,
 };
 
 /// More than every buffer on the way holds.

@@ -6,9 +6,9 @@ use groundcrew_core::{
 };
 
 use super::{
-    Broken, Program,
     bench::{Bench, Reader, id, refused},
-    hold,
+    broken::{Broken, hold},
+    programs::Program,
 };
 
 pub(super) async fn a_terminal_has_one_stream_and_a_size(it: Bench<'_>) -> Result<(), Broken> {
