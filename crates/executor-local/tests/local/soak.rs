@@ -1,6 +1,7 @@
 //! Many instances, one after the other and at once: nothing adds up, and the figures are told.
 //!
-//! Small unless `GROUNDCREW_SOAK` is set; then as large as the targets say.
+//! Small unless `GROUNDCREW_SOAK` is set: to `gate`, and they take a minute or two; to anything else, and they are as large as
+//! the targets say.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use groundcrew_core::{
 };
 
 use crate::{
-    place::{Place, fresh, process, shell},
+    place::{Place, fresh, process, shell, soak},
     runner::say,
 };
 
@@ -18,15 +19,12 @@ crate::runner::tests![
     g10_g11_many_instances_at_once_take_few_descriptors_and_end_together,
 ];
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one parameter of these tests: how often"
-)]
-fn times(small: usize, full: usize) -> usize {
-    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
-        full
-    } else {
-        small
+/// How often something is done here, in every gate's run, and before a release.
+fn times(here: usize, gate: usize, release: usize) -> usize {
+    match soak() {
+        None => here,
+        Some(size) if size == "gate" => gate,
+        Some(_) => release,
     }
 }
 
@@ -78,18 +76,36 @@ fn groups() -> usize {
         .count()
 }
 
-async fn cycle(place: &Place) {
+/// The parts of a cycle whose time is told.
+const PARTS: [&str; 4] = ["create", "connect", "run", "delete"];
+
+/// Makes an instance, runs a process in it, and takes it away; returns how long each part took.
+async fn cycle(place: &Place) -> [Duration; PARTS.len()] {
     let id = fresh();
-    let instance = place.instance(&id, Lease::UNTIL_COMMIT).await;
+    let mut begun = Instant::now();
+    let mut took = Vec::new();
+    let mut part = |begun: &mut Instant| {
+        took.push(begun.elapsed());
+        *begun = Instant::now();
+    };
+    place.create(&id, Lease::UNTIL_COMMIT).await;
+    part(&mut begun);
+    let instance = place.executor.connect(&id).await.unwrap();
+    let variables = crate::place::environment(&[]);
+    instance.set_environment(&variables).await.unwrap();
+    part(&mut begun);
     let agent = process("agent");
     instance.start(&agent, &shell("exit 3")).await.unwrap();
     assert_eq!(instance.wait(&agent).await.unwrap().code, Some(3));
     drop(instance);
+    part(&mut begun);
     assert_eq!(
         place.executor.delete(&id, None).await.unwrap(),
         Undone::REMOVED
     );
+    part(&mut begun);
     std::fs::remove_dir_all(place.logs(&id)).ok();
+    took.try_into().unwrap()
 }
 
 async fn g8_instances_one_after_the_other_leave_nothing_here() {
@@ -102,17 +118,20 @@ async fn g8_instances_one_after_the_other_leave_nothing_here() {
     })
     .await;
     let (before, memory, groups_before) = (held(), resident(), groups());
-    let all = times(40, 10_000);
+    let all = times(40, 1_000, 10_000);
     let begun = Instant::now();
+    let mut parts = [Duration::ZERO; PARTS.len()];
     for _ in 0..all {
-        cycle(&place).await;
+        for (sum, part) in parts.iter_mut().zip(cycle(&place).await) {
+            *sum += part;
+        }
     }
     let took = begun.elapsed();
     crate::place::until("all children are reaped", || held().2 == 0).await;
     let after = held();
     let grown = resident().saturating_sub(memory);
     say(format_args!(
-        "{all} cycles in {took:?}; descriptors, threads and children {before:?} then {after:?}; memory grew by {grown} KiB"
+        "{all} cycles in {took:?}, of which {PARTS:?} {parts:?}; descriptors, threads and children {before:?} then {after:?}; memory grew by {grown} KiB"
     ));
     assert_eq!((after.0, after.2), (before.0, before.2));
     assert!(after.1 <= before.1 + 1, "threads: {before:?} {after:?}");
@@ -123,7 +142,7 @@ async fn g8_instances_one_after_the_other_leave_nothing_here() {
 
 async fn g10_g11_many_instances_at_once_take_few_descriptors_and_end_together() {
     let place = Place::new();
-    let all = times(24, 500);
+    let all = times(24, 500, 500);
     let before = held().0;
     let begun = Instant::now();
     let mut up: Vec<SharedInstance> = Vec::new();
