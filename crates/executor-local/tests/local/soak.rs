@@ -6,8 +6,11 @@
 use std::time::{Duration, Instant};
 
 use groundcrew_core::{
-    executor::Executor as _, instance::SharedInstance, process::Lease, undo::Undone,
+    error::ErrorKind, executor::Executor as _, instance::SharedInstance, process::Lease,
+    undo::Undone,
 };
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     place::{Place, fresh, process, shell, soak},
@@ -17,6 +20,7 @@ use crate::{
 crate::runner::tests![
     g8_instances_one_after_the_other_leave_nothing_here,
     g10_g11_many_instances_at_once_take_few_descriptors_and_end_together,
+    g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back,
 ];
 
 /// How often something is done here, in every gate's run, and before a release.
@@ -64,18 +68,6 @@ fn private(pid: u32) -> u64 {
         .sum()
 }
 
-fn groups() -> usize {
-    let Ok(Some(place)) = groundcrew_supervisor::tree::probe() else {
-        return 0;
-    };
-    let below = std::fs::read_dir(place.parent().unwrap()).unwrap();
-    let ours = format!("groundcrew-{}", std::process::id());
-    below
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().contains(&ours))
-        .count()
-}
-
 /// The parts of a cycle whose time is told.
 const PARTS: [&str; 4] = ["create", "connect", "run", "delete"];
 
@@ -104,6 +96,11 @@ async fn cycle(place: &Place) -> [Duration; PARTS.len()] {
         Undone::REMOVED
     );
     part(&mut begun);
+    let group = groundcrew_supervisor::tree::place(&id);
+    assert!(
+        group.is_none_or(|group| !group.exists()),
+        "its cgroup is left"
+    );
     std::fs::remove_dir_all(place.logs(&id)).ok();
     took.try_into().unwrap()
 }
@@ -117,7 +114,7 @@ async fn g8_instances_one_after_the_other_leave_nothing_here() {
         held().2 == 0
     })
     .await;
-    let (before, memory, groups_before) = (held(), resident(), groups());
+    let (before, memory) = (held(), resident());
     let all = times(40, 1_000, 10_000);
     let begun = Instant::now();
     let mut parts = [Duration::ZERO; PARTS.len()];
@@ -136,7 +133,6 @@ async fn g8_instances_one_after_the_other_leave_nothing_here() {
     assert_eq!((after.0, after.2), (before.0, before.2));
     assert!(after.1 <= before.1 + 1, "threads: {before:?} {after:?}");
     assert!(grown <= 5 << 10, "{grown} KiB");
-    assert_eq!(groups(), groups_before);
     assert_eq!(place.executor.list().await.unwrap(), []);
 }
 
@@ -195,4 +191,76 @@ async fn g10_g11_many_instances_at_once_take_few_descriptors_and_end_together() 
     let most =
         Duration::from_secs(15).max(Duration::from_millis(100) * u32::try_from(all).unwrap());
     assert!(took < most && ended < most, "{took:?} {ended:?}");
+}
+
+/// What tells a test program that its limits are its own to change.
+const ALONE: &str = "GROUNDCREW_TEST_ALONE";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a limit is the whole process's, so the test starts itself again, as the runner would"
+)]
+async fn g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args([name, "--exact"]).env(ALONE, "1");
+        let output = tokio::task::spawn_blocking(move || again.output())
+            .await
+            .unwrap()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{output:?}"
+        );
+        return;
+    }
+    let place = Place::new();
+    // Room for a few, and for what is kept.
+    let limit = held().0 as u64 + 64 + 25;
+    let before = getrlimit(Resource::Nofile);
+    let low = Rlimit {
+        current: Some(limit),
+        maximum: before.maximum,
+    };
+    setrlimit(Resource::Nofile, low).unwrap();
+    let mut up = Vec::new();
+    let error = loop {
+        let id = fresh();
+        let spec = crate::place::instance_spec(Lease::Unlimited);
+        match place
+            .executor
+            .create(&id, &spec, &crate::place::Silent)
+            .await
+        {
+            Ok(_) => up.push((place.executor.connect(&id).await.unwrap(), id)),
+            Err(error) => break error,
+        }
+        assert!(up.len() < 100, "nothing is refused");
+    };
+    assert_eq!(error.kind(), ErrorKind::ResourceExhausted, "{error}");
+    assert!(
+        error.is_retryable() && error.to_string().contains("ulimit"),
+        "{error}"
+    );
+    assert!(up.len() >= 3, "{} fit", up.len());
+    let left = limit - held().0 as u64;
+    assert!(left >= 64, "{left} are left");
+    // What is there can be taken back while nothing more is made, and then there is room again.
+    let ids: Vec<_> = up.iter().map(|(_, id)| id.clone()).collect();
+    assert_eq!(place.executor.list().await.unwrap().len(), ids.len());
+    drop(up.pop());
+    for id in &ids {
+        let undone = place.executor.delete(id, None).await.unwrap();
+        assert_eq!(undone, Undone::REMOVED);
+    }
+    drop(up);
+    crate::place::until("descriptors are free again", || {
+        limit - held().0 as u64 >= 64 + 20
+    })
+    .await;
+    let id = fresh();
+    place.create(&id, Lease::UNTIL_COMMIT).await;
+    place.executor.delete(&id, None).await.unwrap();
 }

@@ -4,8 +4,9 @@
 //! what was handed to a process need not outlive it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher as _, RandomState},
+    path::Path,
     rc::Rc,
 };
 
@@ -31,9 +32,10 @@ pub(super) enum Known {
 /// What is kept of a process that is gone.
 #[derive(Debug)]
 pub(super) struct Past {
-    id: ProcessId,
+    id: Rc<ProcessId>,
     main: bool,
-    started: Started,
+    program: Rc<Path>,
+    pid: u32,
     /// How it ended.
     pub(super) status: ExitStatus,
     /// When, in milliseconds since 1970.
@@ -47,6 +49,13 @@ pub(super) struct Past {
 }
 
 impl Past {
+    fn started(&self) -> Started {
+        Started {
+            program: self.program.to_path_buf(),
+            pid: self.pid,
+        }
+    }
+
     /// Returns the last frame of its output.
     pub(super) fn exit(&self) -> Frame {
         Frame {
@@ -61,7 +70,9 @@ impl Past {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     order: Vec<Known>,
-    places: HashMap<ProcessId, usize>,
+    places: HashMap<Rc<ProcessId>, usize>,
+    /// What was run by processes of the past; most run the same.
+    programs: HashSet<Rc<Path>>,
     /// Makes numbers of specs; its keys are this table's own, so that nobody can make two specs that have one number.
     numbers: RandomState,
 }
@@ -91,7 +102,7 @@ impl Table {
         let state = |known: &Known| match known {
             Known::Present(process) => process.state(),
             Known::Past(past) => ProcessState {
-                id: past.id.clone(),
+                id: (*past.id).clone(),
                 main: past.main,
                 phase: ProcessPhase::Ended(past.status),
                 log_start: past.log_start,
@@ -105,32 +116,36 @@ impl Table {
     pub(super) fn started_by(&self, known: &Known, spec: &ProcessSpec) -> Option<Started> {
         match known {
             Known::Present(process) => (process.spec == *spec).then(|| process.started.clone()),
-            Known::Past(past) => {
-                (Some(past.spec) == self.number(spec)).then(|| past.started.clone())
-            }
+            Known::Past(past) => (Some(past.spec) == self.number(spec)).then(|| past.started()),
         }
     }
 
     /// Adds one whose name is new.
     pub(super) fn add(&mut self, process: &Rc<Process>) {
-        self.places.insert(process.id.clone(), self.order.len());
+        let id = Rc::new(process.id.clone());
+        self.places.insert(id, self.order.len());
         self.order.push(Known::Present(Rc::clone(process)));
     }
 
     /// Keeps only what can still be asked for of a process of which nothing is left.
     pub(super) fn retire(&mut self, process: &Process) {
-        let (Some(place), Some(spec)) = (self.places.get(&process.id), self.number(&process.spec))
-        else {
+        let Some((id, place)) = self.places.get_key_value(&process.id) else {
+            return;
+        };
+        let (id, place) = (Rc::clone(id), *place);
+        let Some(spec) = self.number(&process.spec) else {
             return;
         };
         let state = process.state();
         let Some((at_ms, status)) = process.ended() else {
             return;
         };
-        self.order[*place] = Known::Past(Rc::new(Past {
-            id: state.id,
+        let program = self.program(&process.started.program);
+        self.order[place] = Known::Past(Rc::new(Past {
+            id,
             main: state.main,
-            started: process.started.clone(),
+            program,
+            pid: process.started.pid,
             status,
             at_ms,
             log_start: state.log_start,
@@ -138,6 +153,15 @@ impl Table {
             terminal: matches!(process.spec.stdio, StdioKind::Terminal(_)),
             spec,
         }));
+    }
+
+    fn program(&mut self, path: &Path) -> Rc<Path> {
+        if let Some(known) = self.programs.get(path) {
+            return Rc::clone(known);
+        }
+        let program: Rc<Path> = path.into();
+        self.programs.insert(Rc::clone(&program));
+        program
     }
 
     fn number(&self, spec: &ProcessSpec) -> Option<u64> {

@@ -69,6 +69,13 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, own: Own, body: impl FnO
         "{name} alone: {}\n{text}",
         output.status
     );
+    tell(&text);
+}
+
+/// Shows the figures of a test to whoever asks for the output of tests that passed.
+#[expect(clippy::print_stdout, reason = "figures are worth knowing")]
+fn tell(text: &str) {
+    println!("{text}");
 }
 
 /// Returns the command that runs a test alone, with marks that it can ask for.
