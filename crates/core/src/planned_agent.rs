@@ -123,6 +123,7 @@ async fn profiled_agent(
     });
     // Nobody may have looked at a profile that does not come from a file, and nothing else would stop this.
     problems.extend(profile.cache_problems());
+    problems.extend(profile.handshake_problems());
     let Some(built) = built else {
         return Err(problems);
     };

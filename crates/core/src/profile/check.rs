@@ -60,13 +60,7 @@ impl AgentProfile {
                 .with("name", format!("{pattern:?}"))
         }));
         problems.extend(self.cache_problems());
-        problems.extend(self.handshake.iter().flat_map(Handshake::check));
-        if self.handshake.is_some() && self.prompt == Some(PromptRule::Stdin) {
-            problems.push(
-                wrong("a handshake and a prompt cannot both have the standard input")
-                    .with("in", "handshake"),
-            );
-        }
+        problems.extend(self.handshake_problems());
         if self.stop.grace_seconds > MAX_GRACE_SECONDS {
             problems.push(
                 wrong("the time to end is longer than an hour")
@@ -79,6 +73,18 @@ impl AgentProfile {
             None => error.with("profile", &self.name),
         };
         problems.into_iter().map(own).collect()
+    }
+
+    /// Returns what is wrong with its handshake.
+    pub(crate) fn handshake_problems(&self) -> Vec<Error> {
+        let mut problems: Vec<_> = self.handshake.iter().flat_map(Handshake::check).collect();
+        if self.handshake.is_some() && self.prompt == Some(PromptRule::Stdin) {
+            problems.push(
+                wrong("a handshake and a prompt cannot both have the standard input")
+                    .with("in", "handshake"),
+            );
+        }
+        problems
     }
 
     /// Returns cache directories that would lie elsewhere than below the place for caches.
