@@ -16,6 +16,7 @@ mod environment;
 mod exec;
 mod faults;
 mod ground;
+mod handshakes;
 mod hostile;
 mod isolation;
 mod joining;

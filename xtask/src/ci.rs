@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::test::Options;
-use crate::{behaviours, console, fuzz, gates, test, tidy};
+use crate::{behaviours, console, endurance, fuzz, gates, test, tidy};
 
 /// A gate that has been passed, or not.
 struct Stage {
@@ -34,6 +34,9 @@ pub(crate) fn run(metadata: &Metadata) -> bool {
             summary = Some(counted);
             anyhow::ensure!(counted.failed == 0, "{counted}");
             Ok(())
+        }),
+        stage("endurance", || {
+            endurance::run(metadata, endurance::Size::Gate)
         }),
         stage("fuzz", || fuzz::run(metadata, fuzz::CASES)),
         stage("behaviours", || behaviours::check_last_run(metadata)),

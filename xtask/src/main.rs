@@ -6,6 +6,7 @@ mod behaviours;
 mod bench;
 mod ci;
 mod console;
+mod endurance;
 mod fuzz;
 mod gates;
 mod metadata;
@@ -74,7 +75,7 @@ enum Command {
         #[arg(long, default_value_t = fuzz::CASES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         cases: u32,
     },
-    /// Run the loops of the fault tests at their full length.
+    /// Run the loops of the fault tests, and the tests of endurance, at their full length.
     Soak {
         /// Where random draws begin, to repeat a failure.
         #[arg(long, value_name = "N")]
@@ -91,6 +92,9 @@ enum Command {
     /// Write down the time at which this program runs, and end.
     #[command(hide = true)]
     BenchAgent { file: PathBuf },
+    /// Write so many bytes to standard output, and end.
+    #[command(hide = true)]
+    BenchFlood { bytes: u64 },
 }
 
 fn main() -> ExitCode {
@@ -111,6 +115,10 @@ fn run(command: Command, started: u64) -> Result<bool> {
         bench::agent(&file, started)?;
         return Ok(true);
     }
+    if let Command::BenchFlood { bytes } = command {
+        bench::streams::flood(bytes)?;
+        return Ok(true);
+    }
     let metadata = Metadata::load()?;
     let root = &metadata.workspace_root;
     match command {
@@ -128,10 +136,13 @@ fn run(command: Command, started: u64) -> Result<bool> {
             bench::run(&metadata, full, usize::from(iterations))?;
         }
         Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
-        Command::Soak { seed } => soak::run(&metadata, seed)?,
+        Command::Soak { seed } => {
+            soak::run(&metadata, seed)?;
+            endurance::run(&metadata, endurance::Size::Release)?;
+        }
         Command::Mutate { filter } => mutate::run(&metadata, &filter)?,
         Command::Ci => return Ok(ci::run(&metadata)),
-        Command::BenchAgent { .. } => {}
+        Command::BenchAgent { .. } | Command::BenchFlood { .. } => {}
     }
     Ok(true)
 }

@@ -9,9 +9,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -39,6 +40,15 @@ pub(crate) fn is_installed(program: &str) -> bool {
     variable("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
     })
+}
+
+/// Output that was thrown away.
+#[derive(Debug)]
+pub(crate) struct Drained {
+    /// How much it was.
+    pub(crate) bytes: u64,
+    /// How long it took from its first byte on.
+    pub(crate) taken: Duration,
 }
 
 /// A program with its arguments, working directory and changes to the environment.
@@ -152,6 +162,33 @@ impl Cmd {
         Ok(output.stdout)
     }
 
+    /// Runs to the end, counts its stdout and throws it away, and measures from the first byte to the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the program cannot be started, its output cannot be read, or it ends with a failure.
+    pub(crate) fn drain(&self) -> Result<Drained> {
+        let mut command = self.command()?;
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().with_context(|| self.cannot_start())?;
+        let mut stdout = child.stdout.take().context("there is no pipe to read")?;
+        let mut piece = vec![0; 1 << 20];
+        let (mut bytes, mut begun) = (0, None);
+        loop {
+            let read = stdout.read(&mut piece).context("cannot read the output")?;
+            let begun = begun.get_or_insert_with(Instant::now);
+            if read == 0 {
+                let taken = begun.elapsed();
+                let status = child.wait().context("cannot wait for the program")?;
+                if !status.success() {
+                    bail!("`{self}` failed: {status}");
+                }
+                return Ok(Drained { bytes, taken });
+            }
+            bytes += read as u64;
+        }
+    }
+
     /// Runs with our stderr and returns its stdout and how it ended.
     ///
     /// # Errors
@@ -254,6 +291,17 @@ mod tests {
             .unwrap();
         assert_eq!(lines, ["one", "two", "three"]);
         assert_eq!(status.code(), Some(3));
+    }
+
+    #[test]
+    fn drained_output_is_counted_and_a_failure_is_none() {
+        let drained = Cmd::new("sh")
+            .args(["-c", "printf 12345; sleep 0.05"])
+            .drain()
+            .unwrap();
+        assert_eq!(drained.bytes, 5);
+        assert!(drained.taken >= Duration::from_millis(40), "{drained:?}");
+        assert!(Cmd::new("false").drain().is_err());
     }
 
     #[test]

@@ -115,6 +115,7 @@ async fn there(shared: &Shared, session: &SessionId) -> Result<There, Error> {
         return Ok(There::Up(Box::new(Launched {
             record,
             started: None,
+            greeting: None,
             redactor,
         })));
     }

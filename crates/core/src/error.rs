@@ -59,6 +59,8 @@ pub enum ErrorKind {
     Conflict,
     /// A script that was required ended with an error, by its time limit, or could not be started.
     ScriptFailed,
+    /// The agent ended before it was ready.
+    AgentEnded,
     /// What is stored is damaged or of an unknown version.
     Corrupt,
     /// The component panicked.
@@ -95,6 +97,7 @@ impl ErrorKind {
             Self::SessionEnded => "session_ended",
             Self::Conflict => "conflict",
             Self::ScriptFailed => "script_failed",
+            Self::AgentEnded => "agent_ended",
             Self::Corrupt => "corrupt",
             Self::Panicked => "panicked",
             Self::Unexpected => "unexpected",

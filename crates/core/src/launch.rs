@@ -20,6 +20,8 @@ use crate::{
     error::{Error, ErrorKind},
     event::{EventKind, Step},
     executor::Isolation,
+    greeting::Newcomer,
+    handshake::{Greeting, Handshake},
     id::ProcessId,
     instance::{Instance, SharedInstance},
     narrator::{Narrator, StepProgress},
@@ -105,13 +107,14 @@ impl Attempt {
         let record = self.register(record, secrets).await?;
         self.admit(Step::AdmitAgain).await?;
         at_work(ActivityKind::Running);
-        let started = self.start(&instance, environment).await?;
+        let (started, greeting) = self.start(&instance, environment).await?.unzip();
         let record = self.commit(record).await?;
         self.extend_lease(&instance, &record).await;
         let redactor = self.narrator.redactor();
         Ok(Launched {
             record,
             started,
+            greeting: greeting.flatten(),
             redactor,
         })
     }
@@ -405,14 +408,17 @@ impl Attempt {
         &self,
         instance: &SharedInstance,
         environment: Environment,
-    ) -> Result<Option<Started>, Failure> {
+    ) -> Result<Option<(Started, Option<Greeting>)>, Failure> {
         let Some(agent) = &self.plan.agent else {
             return Ok(None);
         };
         let plan = Arc::clone(&self.plan);
         let spec = self.process_spec(agent, &environment);
-        let instance = Arc::clone(instance);
-        let prompt = agent.prompt.clone();
+        let (instance, cancel) = (Arc::clone(instance), self.cancel.clone());
+        let (prompt, handshake) = (agent.prompt.clone(), agent.handshake.clone());
+        let redactor = self.narrator.redactor();
+        let own = handshake.as_ref().map_or(Duration::ZERO, Handshake::limit);
+        let limit = self.shared.parts.policy.step.saturating_add(own);
         let work = async move {
             let process = match plan.process() {
                 Some(process) => process,
@@ -426,16 +432,28 @@ impl Attempt {
             if let Some(prompt) = prompt {
                 hand_over(&*instance, &process, &prompt).await?;
             }
-            Ok(started)
+            let Some(handshake) = handshake else {
+                return Ok((started, None));
+            };
+            let newcomer = Newcomer {
+                instance: &*instance,
+                process: &process,
+                handshake: &handshake,
+                redactor: &redactor,
+                cancel: &cancel,
+            };
+            Ok((started, Some(newcomer.greet().await?)))
         };
         let key = if self.plan.joins() {
             AGENT_KEY
         } else {
             INSTANCE_KEY
         };
-        let started = self.step(Step::Start, &[key], work).await?;
+        let keys = [key];
+        let work = self.step_within(Step::Start, &keys, limit, work);
+        let (started, greeting) = work.await?;
         self.narrator.tell(EventKind::AgentStarted(started.clone()));
-        Ok(Some(started))
+        Ok(Some((started, greeting)))
     }
 
     fn process_spec(&self, agent: &PlannedAgent, environment: &Environment) -> ProcessSpec {

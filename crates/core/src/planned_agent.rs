@@ -6,6 +6,7 @@ use crate::{
     command::Command,
     env::{Composition, Definition, Key, Tier},
     error::{Error, ErrorKind},
+    handshake::Handshake,
     process::{StdinPolicy, StdioKind, StopOrder},
     profile::{
         AgentCommand, AgentProfile, AgentUse, BuiltCommand, DefinitionInputs, Host,
@@ -32,6 +33,8 @@ pub struct PlannedAgent {
     pub stop: StopOrder,
     /// Who it is and what was wanted, where a profile says how it is run.
     pub used: Option<AgentUse>,
+    /// What it must answer before it counts as started.
+    pub handshake: Option<Handshake>,
     /// What goes to its standard input, to the end, when it runs: a prompt, where the profile takes it there.
     pub(crate) prompt: Option<Vec<u8>>,
 }
@@ -69,6 +72,7 @@ pub(crate) async fn decide(
                 idle_limit: spec.idle_limit,
                 stop: spec.stop.clone().unwrap_or_default(),
                 used: None,
+                handshake: None,
                 prompt: None,
             }),
             ..Decided::default()
@@ -119,12 +123,13 @@ async fn profiled_agent(
     });
     // Nobody may have looked at a profile that does not come from a file, and nothing else would stop this.
     problems.extend(profile.cache_problems());
+    problems.extend(profile.handshake_problems());
     let Some(built) = built else {
         return Err(problems);
     };
     let warnings = built.dropped.iter().map(ToString::to_string).collect();
     let agent = chosen(&profile, spec, wanted, built);
-    problems.extend(prompt_problem(&agent));
+    problems.extend(terminal_problem(&agent));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -158,7 +163,7 @@ fn chosen(
     PlannedAgent {
         command,
         stdio: spec.stdio,
-        stdin: if prompt.is_some() {
+        stdin: if prompt.is_some() || profile.handshake.is_some() {
             StdinPolicy::Open
         } else {
             spec.stdin
@@ -167,19 +172,24 @@ fn chosen(
         idle_limit: spec.idle_limit,
         stop: spec.stop.clone().unwrap_or_else(|| profile.stop.into()),
         used: Some(wanted.used.clone()),
+        handshake: profile.handshake.clone(),
         prompt,
     }
 }
 
-/// A prompt on standard input needs that input for itself, and an end.
-fn prompt_problem(agent: &PlannedAgent) -> Option<Error> {
-    let terminal = matches!(agent.stdio, StdioKind::Terminal(_));
-    (agent.prompt.is_some() && terminal).then(|| {
-        Error::new(
-            ErrorKind::InvalidInput,
-            "the profile takes its prompt on standard input, which a terminal cannot end; ask for no terminal",
-        )
-    })
+/// A prompt on standard input needs that input for itself, and an end; a protocol is spoken over pipes.
+fn terminal_problem(agent: &PlannedAgent) -> Option<Error> {
+    let StdioKind::Terminal(_) = agent.stdio else {
+        return None;
+    };
+    let why = if agent.prompt.is_some() {
+        "the profile takes its prompt on standard input, which a terminal cannot end; ask for no terminal"
+    } else if agent.handshake.is_some() {
+        "the agent speaks a protocol on its standard streams; ask for no terminal"
+    } else {
+        return None;
+    };
+    Some(Error::new(ErrorKind::InvalidInput, why))
 }
 
 /// Returns the variables that will be inherited.

@@ -8,6 +8,7 @@ use crate::{
     cancel::CancelToken,
     error::{Error, ErrorKind},
     event::Step,
+    handshake::Greeting,
     id::{AttemptId, RunId},
     process::Started,
     redact::Redactor,
@@ -22,6 +23,8 @@ pub struct Launched {
     pub record: RunRecord,
     /// What was really started, if an agent was asked for.
     pub started: Option<Started>,
+    /// What the agent answered, where its profile has a handshake.
+    pub greeting: Option<Greeting>,
     /// What hides the run's secrets in whatever is shown of it.
     pub redactor: Redactor,
 }

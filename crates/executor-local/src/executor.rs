@@ -19,7 +19,7 @@ use groundcrew_supervisor::{
 
 use crate::{
     instance_directory::{Found, InstanceDirectory, PRIVATE, Root},
-    life, probe,
+    life, probe, room,
 };
 
 /// How long a supervisor may take to come up on a busy machine.
@@ -213,6 +213,7 @@ impl Executor for LocalExecutor {
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         self.check(spec)?;
+        room::check().map_err(|error| error.with("executor", &self.name))?;
         self.root.create(id)?;
         let directory = self.open(id)?;
         self.start_file(id, spec, &directory)?;

@@ -6,6 +6,7 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::Path,
+    time::Duration,
 };
 
 use groundcrew_core::error::Error;
@@ -14,12 +15,33 @@ use rustix::{
     fs::AtFlags,
     process::{Pid, PidfdFlags},
 };
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// A supervisor, by a handle that never means another process.
 #[derive(Debug)]
 pub(crate) struct Holder {
     pub(crate) pid: Pid,
     pub(crate) handle: OwnedFd,
+}
+
+impl Holder {
+    /// Returns when it has ended, or after that time.
+    pub(crate) async fn ended(&self, patience: Duration) {
+        let Ok(handle) = self.handle.try_clone() else {
+            return;
+        };
+        // The handle of a process is ready to be read once the process has ended.
+        #[expect(
+            unsafe_code,
+            reason = "the registration asks for a promise that safe code cannot give"
+        )]
+        // SAFETY: the handle is owned by what it is registered in, and is neither closed nor replaced before that is dropped.
+        let end = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
+        let Ok(end) = end else {
+            return;
+        };
+        let _late = tokio::time::timeout(patience, end.readable()).await;
+    }
 }
 
 /// Returns the processes that have an exclusive `flock` on a file of this inode number, on whichever device.

@@ -7,6 +7,7 @@ mod life;
 mod old_logs;
 mod private_files;
 mod probe;
+mod room;
 mod service_manager;
 
 pub use executor::{LocalConfig, LocalExecutor};

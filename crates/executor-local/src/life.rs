@@ -55,10 +55,14 @@ async fn end_supervisor(
             "the supervisor does not answer",
         )),
     };
-    if why.is_none()
-        && let Some(lock) = wait_for_lock(directory, VANISH).await?
-    {
-        return Ok(lock);
+    if why.is_none() {
+        // It ends within moments; where it can be found, its end is awaited and not looked for again and again.
+        if let Ok(Some(holder)) = holder::find(directory.fd(), directory.path()) {
+            holder.ended(VANISH).await;
+        }
+        if let Some(lock) = wait_for_lock(directory, VANISH).await? {
+            return Ok(lock);
+        }
     }
     for (signal, patience) in [(Signal::TERM, GRACE + ANSWER), (Signal::KILL, VANISH)] {
         if let Some(lock) = StartLock::try_take(directory.fd())? {

@@ -94,15 +94,58 @@ impl LocalExecutor {
     }
 }
 
-/// Returns when a directory, or something directly in it, was changed last.
+/// Returns when a directory, or something in the directories of its processes, was changed last.
+///
+/// * What is appended to a file changes the file and not its directory, so the files themselves are asked.
 fn last_written(path: &Path) -> io::Result<SystemTime> {
     let mut last = path.symlink_metadata()?.modified().unwrap_or(UNIX_EPOCH);
     for entry in std::fs::read_dir(path)? {
-        match entry?.metadata() {
-            Ok(metadata) => last = last.max(metadata.modified().unwrap_or(UNIX_EPOCH)),
+        let looked = entry.and_then(|entry| {
+            // No link is followed: what it leads to is no log of ours.
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                last_written(&entry.path())
+            } else {
+                Ok(entry.metadata()?.modified().unwrap_or(UNIX_EPOCH))
+            }
+        });
+        match looked {
+            Ok(written) => last = last.max(written),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
     Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn what_was_appended_to_a_log_counts_and_not_only_that_it_was_made() {
+        let ground = tempfile::tempdir().unwrap();
+        let process = ground.path().join("agent");
+        std::fs::create_dir(&process).unwrap();
+        let log = process.join("00000000000000000000.frames");
+        std::fs::write(&log, "x").unwrap();
+        let now = SystemTime::now();
+        let old = now - Duration::from_hours(24 * 8);
+        let date = |path: &Path, time| File::open(path).unwrap().set_modified(time).unwrap();
+        for path in [&log, &process, &ground.path().to_owned()] {
+            date(path, old);
+        }
+        assert_eq!(last_written(ground.path()).unwrap(), old);
+        let a_day_ago = now - Duration::from_hours(24);
+        date(&log, a_day_ago);
+        assert_eq!(last_written(ground.path()).unwrap(), a_day_ago);
+        std::os::unix::fs::symlink("/", process.join("link")).unwrap();
+        for path in [&process, &ground.path().to_owned()] {
+            date(path, old);
+        }
+        let with_link = last_written(ground.path()).unwrap();
+        assert!(with_link >= a_day_ago);
+    }
 }

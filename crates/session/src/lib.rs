@@ -1,5 +1,3 @@
 #![doc = include_str!("../README.md")]
 
-mod lines;
-
-pub use lines::{Lines, MAX_LINE_LEN};
+pub use groundcrew_core::lines::{self, Lines, MAX_LINE_LEN};

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod archive;
+mod boot;
 mod bridge;
 mod client;
 pub mod log;
@@ -19,11 +20,11 @@ use std::{
     process::ExitCode,
 };
 
+pub use boot::boot_id;
 pub use client::{Connector, ControlStream, LoggedInstance, SupervisorInstance, UnixConnector};
 pub use spawn::{SupervisorSource, spawn};
 pub use start::{
     CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile, StartLock,
-    boot_id,
 };
 pub use tree::{check_limits, end_remains};
 

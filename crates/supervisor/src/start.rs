@@ -71,17 +71,6 @@ pub struct StartFile {
     pub boot: String,
 }
 
-/// Reads which boot of the machine this is.
-///
-/// # Errors
-///
-/// Those of the file that tells it.
-pub fn boot_id() -> Result<String, Error> {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map(|text| text.trim().to_owned())
-        .map_err(|e| Error::io("failed to read which boot this is", e))
-}
-
 fn failed(message: &'static str) -> impl FnOnce(Errno) -> Error {
     move |errno| Error::io(message, errno.into()).with("file", START_FILE)
 }
@@ -112,7 +101,7 @@ impl StartFile {
             lease,
             limits: Limits::default(),
             uid: rustix::process::geteuid().as_raw(),
-            boot: boot_id()?,
+            boot: crate::boot::boot_id()?,
         })
     }
 

@@ -4,9 +4,12 @@
 //! no absolute times: they belong to a machine.
 
 pub(crate) mod clock;
+mod ending;
+mod many;
 mod place;
 mod sample;
 mod steps;
+pub(crate) mod streams;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,6 +77,10 @@ fn rows(place: &Place, full: bool, iterations: usize) -> Result<()> {
     } else {
         console::remark("SKIPPED: detached launch; there is no tmux to compare with");
     }
+    console::say(streams::stdout(place, iterations.div_ceil(3))?.to_string());
+    console::say(ending::stubborn(place, iterations.div_ceil(3))?.to_string());
+    console::say(ending::large(place, iterations.div_ceil(3))?.to_string());
+    console::say(many::idle(place)?.to_string());
     Ok(())
 }
 

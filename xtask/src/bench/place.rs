@@ -75,7 +75,7 @@ impl Place {
     /// Fails when something stays; the directory goes all the same.
     pub(super) fn remove(self) -> Result<()> {
         let cleared = if self.path("home").exists() {
-            self.clear_leftovers()
+            self.clear_all()
         } else {
             Ok(())
         };
@@ -85,7 +85,12 @@ impl Place {
         cleared
     }
 
-    fn clear_leftovers(&self) -> Result<()> {
+    /// Ends and removes every run there is.
+    ///
+    /// # Errors
+    ///
+    /// Fails when one stays.
+    pub(super) fn clear_all(&self) -> Result<()> {
         let printed = self.command().args(["ls", "--format", "json"]).read()?;
         let listed: Runs =
             serde_json::from_slice(&printed).context("`ls` printed no document with runs")?;
@@ -97,7 +102,33 @@ impl Place {
         Ok(())
     }
 
-    fn command(&self) -> Cmd {
+    /// Returns the command that writes so many bytes.
+    pub(super) fn flood(&self, bytes: u64) -> [PathBuf; 3] {
+        let count = bytes.to_string();
+        [self.agent.clone(), "bench-flood".into(), count.into()]
+    }
+
+    /// Returns the process numbers of all supervisors of this place.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the processes of the machine cannot be listed.
+    pub(super) fn supervisors(&self) -> Result<Vec<u32>> {
+        let instances = self.path("home/instances");
+        let ours = |pid: u32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = words.split(|byte| *byte == 0);
+            words.any(|word| word.starts_with(instances.as_os_str().as_encoded_bytes()))
+        };
+        let listed = fs::read_dir("/proc").context("cannot list the processes")?;
+        let pids = listed
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Ok(pids.filter(|pid| ours(*pid)).collect())
+    }
+
+    /// Begins a call of the command under test in this place.
+    pub(super) fn command(&self) -> Cmd {
         // A directory that is in no repository, so that `local` finds none.
         Cmd::new(&self.command)
             .variable("GROUNDCREW_HOME", self.path("home"))

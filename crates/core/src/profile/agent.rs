@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use crate::{
     env::Key,
     error::{Error, ErrorKind},
+    handshake::Handshake,
     id::{ExecutorName, ProfileName, TenantId},
     process::{Signal, StopOrder},
     profile::{
@@ -64,6 +65,9 @@ pub struct AgentProfile {
     /// How it gets its first prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptRule>,
+    /// What it must answer before it counts as started, where it speaks a protocol; a program without one runs as it likes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Handshake>,
     /// Variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<Key, Variable>,
@@ -103,6 +107,7 @@ impl AgentProfile {
             approval: None,
             resume: ResumeRule::default(),
             prompt: None,
+            handshake: None,
             environment: BTreeMap::new(),
             defaults: BTreeMap::new(),
             credentials: Vec::new(),

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::{
     command::Command,
     error::{Error, ErrorKind},
+    handshake::Handshake,
     profile::{
         agent::{AgentProfile, PromptRule},
         command::{END_OF_OPTIONS, check_program},
@@ -59,6 +60,7 @@ impl AgentProfile {
                 .with("name", format!("{pattern:?}"))
         }));
         problems.extend(self.cache_problems());
+        problems.extend(self.handshake_problems());
         if self.stop.grace_seconds > MAX_GRACE_SECONDS {
             problems.push(
                 wrong("the time to end is longer than an hour")
@@ -71,6 +73,18 @@ impl AgentProfile {
             None => error.with("profile", &self.name),
         };
         problems.into_iter().map(own).collect()
+    }
+
+    /// Returns what is wrong with its handshake.
+    pub(crate) fn handshake_problems(&self) -> Vec<Error> {
+        let mut problems: Vec<_> = self.handshake.iter().flat_map(Handshake::check).collect();
+        if self.handshake.is_some() && self.prompt == Some(PromptRule::Stdin) {
+            problems.push(
+                wrong("a handshake and a prompt cannot both have the standard input")
+                    .with("in", "handshake"),
+            );
+        }
+        problems
     }
 
     /// Returns cache directories that would lie elsewhere than below the place for caches.

@@ -6,6 +6,7 @@
     reason = "a test program, which the compiler does not know for one because it has its own `main`"
 )]
 
+mod conformance;
 mod endings;
 mod killed;
 mod life;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         endings::TESTS,
         streams::TESTS,
         killed::TESTS,
+        conformance::TESTS,
         soak::TESTS,
     ]
     .concat();

@@ -27,13 +27,23 @@ use groundcrew_supervisor::SupervisorSource;
 /// Longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
+/// How large tests of endurance are, where that is said.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one parameter of these tests: how often"
+)]
+pub(crate) fn soak() -> Option<std::ffi::OsString> {
+    std::env::var_os("GROUNDCREW_SOAK")
+}
+
 pub(crate) fn block_on(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap()
         .block_on(async {
-            tokio::time::timeout(LONG * 2, test)
+            let patience = LONG * if soak().is_some() { 60 } else { 2 };
+            tokio::time::timeout(patience, test)
                 .await
                 .expect("a test hangs");
         });

@@ -1,32 +1,34 @@
 //! Many instances, one after the other and at once: nothing adds up, and the figures are told.
 //!
-//! Small unless `GROUNDCREW_SOAK` is set; then as large as the targets say.
+//! Small unless `GROUNDCREW_SOAK` is set: to `gate`, and they take a minute or two; to anything else, and they are as large as
+//! the targets say.
 
 use std::time::{Duration, Instant};
 
 use groundcrew_core::{
-    executor::Executor as _, instance::SharedInstance, process::Lease, undo::Undone,
+    error::ErrorKind, executor::Executor as _, instance::SharedInstance, process::Lease,
+    undo::Undone,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::{
-    place::{Place, fresh, process, shell},
+    place::{Place, fresh, process, shell, soak},
     runner::say,
 };
 
 crate::runner::tests![
     g8_instances_one_after_the_other_leave_nothing_here,
     g10_g11_many_instances_at_once_take_few_descriptors_and_end_together,
+    g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back,
 ];
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one parameter of these tests: how often"
-)]
-fn times(small: usize, full: usize) -> usize {
-    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
-        full
-    } else {
-        small
+/// How often something is done here, in every gate's run, and before a release.
+fn times(here: usize, gate: usize, release: usize) -> usize {
+    match soak() {
+        None => here,
+        Some(size) if size == "gate" => gate,
+        Some(_) => release,
     }
 }
 
@@ -66,30 +68,41 @@ fn private(pid: u32) -> u64 {
         .sum()
 }
 
-fn groups() -> usize {
-    let Ok(Some(place)) = groundcrew_supervisor::tree::probe() else {
-        return 0;
-    };
-    let below = std::fs::read_dir(place.parent().unwrap()).unwrap();
-    let ours = format!("groundcrew-{}", std::process::id());
-    below
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().contains(&ours))
-        .count()
-}
+/// The parts of a cycle whose time is told.
+const PARTS: [&str; 4] = ["create", "connect", "run", "delete"];
 
-async fn cycle(place: &Place) {
+/// Makes an instance, runs a process in it, and takes it away; returns how long each part took.
+async fn cycle(place: &Place) -> [Duration; PARTS.len()] {
     let id = fresh();
-    let instance = place.instance(&id, Lease::UNTIL_COMMIT).await;
+    let mut begun = Instant::now();
+    let mut took = Vec::new();
+    let mut part = |begun: &mut Instant| {
+        took.push(begun.elapsed());
+        *begun = Instant::now();
+    };
+    place.create(&id, Lease::UNTIL_COMMIT).await;
+    part(&mut begun);
+    let instance = place.executor.connect(&id).await.unwrap();
+    let variables = crate::place::environment(&[]);
+    instance.set_environment(&variables).await.unwrap();
+    part(&mut begun);
     let agent = process("agent");
     instance.start(&agent, &shell("exit 3")).await.unwrap();
     assert_eq!(instance.wait(&agent).await.unwrap().code, Some(3));
     drop(instance);
+    part(&mut begun);
     assert_eq!(
         place.executor.delete(&id, None).await.unwrap(),
         Undone::REMOVED
     );
+    part(&mut begun);
+    let group = groundcrew_supervisor::tree::place(&id);
+    assert!(
+        group.is_none_or(|group| !group.exists()),
+        "its cgroup is left"
+    );
     std::fs::remove_dir_all(place.logs(&id)).ok();
+    took.try_into().unwrap()
 }
 
 async fn g8_instances_one_after_the_other_leave_nothing_here() {
@@ -101,29 +114,31 @@ async fn g8_instances_one_after_the_other_leave_nothing_here() {
         held().2 == 0
     })
     .await;
-    let (before, memory, groups_before) = (held(), resident(), groups());
-    let all = times(40, 10_000);
+    let (before, memory) = (held(), resident());
+    let all = times(40, 1_000, 10_000);
     let begun = Instant::now();
+    let mut parts = [Duration::ZERO; PARTS.len()];
     for _ in 0..all {
-        cycle(&place).await;
+        for (sum, part) in parts.iter_mut().zip(cycle(&place).await) {
+            *sum += part;
+        }
     }
     let took = begun.elapsed();
     crate::place::until("all children are reaped", || held().2 == 0).await;
     let after = held();
     let grown = resident().saturating_sub(memory);
     say(format_args!(
-        "{all} cycles in {took:?}; descriptors, threads and children {before:?} then {after:?}; memory grew by {grown} KiB"
+        "{all} cycles in {took:?}, of which {PARTS:?} {parts:?}; descriptors, threads and children {before:?} then {after:?}; memory grew by {grown} KiB"
     ));
     assert_eq!((after.0, after.2), (before.0, before.2));
     assert!(after.1 <= before.1 + 1, "threads: {before:?} {after:?}");
     assert!(grown <= 5 << 10, "{grown} KiB");
-    assert_eq!(groups(), groups_before);
     assert_eq!(place.executor.list().await.unwrap(), []);
 }
 
 async fn g10_g11_many_instances_at_once_take_few_descriptors_and_end_together() {
     let place = Place::new();
-    let all = times(24, 500);
+    let all = times(24, 500, 500);
     let before = held().0;
     let begun = Instant::now();
     let mut up: Vec<SharedInstance> = Vec::new();
@@ -176,4 +191,76 @@ async fn g10_g11_many_instances_at_once_take_few_descriptors_and_end_together() 
     let most =
         Duration::from_secs(15).max(Duration::from_millis(100) * u32::try_from(all).unwrap());
     assert!(took < most && ended < most, "{took:?} {ended:?}");
+}
+
+/// What tells a test program that its limits are its own to change.
+const ALONE: &str = "GROUNDCREW_TEST_ALONE";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a limit is the whole process's, so the test starts itself again, as the runner would"
+)]
+async fn g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "g11_f035_an_instance_is_refused_while_there_is_room_to_take_things_back";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args([name, "--exact"]).env(ALONE, "1");
+        let output = tokio::task::spawn_blocking(move || again.output())
+            .await
+            .unwrap()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{output:?}"
+        );
+        return;
+    }
+    let place = Place::new();
+    // Room for a few, and for what is kept.
+    let limit = held().0 as u64 + 64 + 25;
+    let before = getrlimit(Resource::Nofile);
+    let low = Rlimit {
+        current: Some(limit),
+        maximum: before.maximum,
+    };
+    setrlimit(Resource::Nofile, low).unwrap();
+    let mut up = Vec::new();
+    let error = loop {
+        let id = fresh();
+        let spec = crate::place::instance_spec(Lease::Unlimited);
+        match place
+            .executor
+            .create(&id, &spec, &crate::place::Silent)
+            .await
+        {
+            Ok(_) => up.push((place.executor.connect(&id).await.unwrap(), id)),
+            Err(error) => break error,
+        }
+        assert!(up.len() < 100, "nothing is refused");
+    };
+    assert_eq!(error.kind(), ErrorKind::ResourceExhausted, "{error}");
+    assert!(
+        error.is_retryable() && error.to_string().contains("ulimit"),
+        "{error}"
+    );
+    assert!(up.len() >= 3, "{} fit", up.len());
+    let left = limit - held().0 as u64;
+    assert!(left >= 64, "{left} are left");
+    // What is there can be taken back while nothing more is made, and then there is room again.
+    let ids: Vec<_> = up.iter().map(|(_, id)| id.clone()).collect();
+    assert_eq!(place.executor.list().await.unwrap().len(), ids.len());
+    drop(up.pop());
+    for id in &ids {
+        let undone = place.executor.delete(id, None).await.unwrap();
+        assert_eq!(undone, Undone::REMOVED);
+    }
+    drop(up);
+    crate::place::until("descriptors are free again", || {
+        limit - held().0 as u64 >= 64 + 20
+    })
+    .await;
+    let id = fresh();
+    place.create(&id, Lease::UNTIL_COMMIT).await;
+    place.executor.delete(&id, None).await.unwrap();
 }

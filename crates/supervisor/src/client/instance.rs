@@ -41,6 +41,10 @@ const STALL_TIME: Duration = Duration::from_mins(1);
 /// How long a supervisor that answers no more may take to let go.
 const GONE_TIME: Duration = Duration::from_secs(10);
 
+/// How long a supervisor that can no longer be reached is given to be seen as ended: it lets go a moment after it listens
+/// no more.
+const LETTING_GO: Duration = Duration::from_secs(1);
+
 /// An instance whose supervisor is reached over any stream of bytes.
 ///
 /// * It holds one connection, over which all requests go. From the first one on that does more than ask – what runs, who it
@@ -107,7 +111,7 @@ impl SupervisorInstance {
     async fn settled(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::Unavailable
             && let Some(logs) = &self.logs
-            && matches!(logs.is_held().await, Ok(false))
+            && matches!(logs.let_go(LETTING_GO).await, Ok(true))
         {
             return ended();
         }

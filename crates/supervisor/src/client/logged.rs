@@ -145,13 +145,13 @@ impl LoggedInstance {
     }
 
     /// Whether a supervisor has the instance.
-    pub(super) async fn is_held(&self) -> Result<bool, Error> {
+    async fn is_held(&self) -> Result<bool, Error> {
         let logs = Arc::clone(&self.logs);
         blocking(move || logs.is_held()).await
     }
 
-    /// Whether its supervisor let go of it within that time and all its processes have ended, for all that is known.
-    pub(super) async fn all_ended(&self, patience: Duration) -> Result<bool, Error> {
+    /// Whether its supervisor let go of it within that time.
+    pub(super) async fn let_go(&self, patience: Duration) -> Result<bool, Error> {
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
         while self.is_held().await? {
@@ -161,6 +161,14 @@ impl LoggedInstance {
             // A lock has no event for those who do not want it.
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
+        }
+        Ok(true)
+    }
+
+    /// Whether its supervisor let go of it within that time and all its processes have ended, for all that is known.
+    pub(super) async fn all_ended(&self, patience: Duration) -> Result<bool, Error> {
+        if !self.let_go(patience).await? {
+            return Ok(false);
         }
         let states = self.processes().await?;
         Ok(states

@@ -39,15 +39,13 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn new(id: &ProcessId, order: u64, main: bool, started: &Started) -> Self {
-        let boot_id =
-            std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self {
             version: VERSION,
             id: id.clone(),
             order,
             main,
             started: started.clone(),
-            boot_id: boot_id.trim().to_owned(),
+            boot_id: crate::boot::boot_id().unwrap_or_default(),
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Input {
     closed: watch::Sender<bool>,
 }
 
-fn closed() -> Error {
+pub(super) fn closed() -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "the standard input of the process is closed",

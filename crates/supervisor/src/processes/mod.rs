@@ -11,6 +11,7 @@ mod resolve;
 mod spawn;
 mod start;
 mod streams;
+mod table;
 
 use std::{
     cell::{Cell, RefCell},
@@ -38,7 +39,7 @@ use tokio::{
 pub use crate::tree::CgroupPolicy;
 use crate::{log::LogReader, tree::Grove};
 use output::Buffer;
-use process::Process;
+use table::{Known, Table};
 
 /// How long adopted strays may take to vanish at the end.
 const STRAY_PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +70,7 @@ struct Shared {
     limits: Limits,
     grove: Rc<Grove>,
     environment: RefCell<Environment>,
-    table: RefCell<Vec<Rc<Process>>>,
+    table: RefCell<Table>,
     starting: Mutex<()>,
     closing: Cell<bool>,
     buffer: Buffer,
@@ -138,17 +139,9 @@ impl Processes {
         drop(self.0.environment.replace(environment));
     }
 
-    fn find(&self, id: &ProcessId) -> Option<Rc<Process>> {
-        self.0
-            .table
-            .borrow()
-            .iter()
-            .find(|process| process.id == *id)
-            .map(Rc::clone)
-    }
-
-    fn get(&self, id: &ProcessId) -> Result<Rc<Process>, Error> {
-        self.find(id).ok_or_else(|| {
+    fn get(&self, id: &ProcessId) -> Result<Known, Error> {
+        let known = self.0.table.borrow().find(id);
+        known.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "no process of this name was started")
                 .with("process", id)
         })
@@ -167,8 +160,10 @@ impl Processes {
         id: &ProcessId,
         from: Offset,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
-        let process = self.get(id)?;
-        let follow = process.log.borrow().follow();
+        let follow = match self.get(id)? {
+            Known::Present(process) => process.log.borrow().follow(),
+            Known::Past(past) => watch::channel(Some(past.exit())).1,
+        };
         let reader = LogReader::at(self.0.log_directory.join(id.as_str()), from.0);
         let next = async |(mut reader, mut follow): (LogReader, watch::Receiver<Option<Frame>>)| {
             loop {
@@ -201,7 +196,9 @@ impl Processes {
     ///
     /// `NotFound`.
     pub fn close_stdin(&self, id: &ProcessId) -> Result<(), Error> {
-        self.get(id)?.input.close();
+        if let Known::Present(process) = self.get(id)? {
+            process.input.close();
+        }
         Ok(())
     }
 
@@ -211,7 +208,11 @@ impl Processes {
     ///
     /// `NotFound`; `Unsupported` for pipes.
     pub fn resize(&self, id: &ProcessId, size: TerminalSize) -> Result<(), Error> {
-        self.get(id)?.resize(size)
+        match self.get(id)? {
+            Known::Present(process) => process.resize(size),
+            Known::Past(past) if past.terminal => Ok(()),
+            Known::Past(_) => Err(process::no_terminal(id)),
+        }
     }
 
     /// Sends a signal to the process and everything it started; a process that has ended is success.
@@ -220,17 +221,15 @@ impl Processes {
     ///
     /// `NotFound`; `InvalidInput` for a real-time signal; `PermissionDenied`, naming them, where a process refuses.
     pub fn signal(&self, id: &ProcessId, signal: Signal) -> Result<(), Error> {
-        self.get(id)?.signal(signal)
+        match self.get(id)? {
+            Known::Present(process) => process.signal(signal),
+            Known::Past(_) => process::native(signal).map(drop),
+        }
     }
 
     /// Lists all processes ever started here, in the order of their start.
     pub fn list(&self) -> Vec<ProcessState> {
-        self.0
-            .table
-            .borrow()
-            .iter()
-            .map(|process| process.state())
-            .collect()
+        self.0.table.borrow().states()
     }
 }
 
@@ -248,12 +247,11 @@ impl Processes {
     ///
     /// What was taken before stays taken; how much is not told.
     pub async fn write(&self, id: &ProcessId, bytes: Bytes) -> Result<(), Error> {
-        let process = self.get(id)?;
-        process
-            .input
-            .write(bytes, &process.activity)
-            .await
-            .map_err(|e| e.with("process", id))
+        let written = match self.get(id)? {
+            Known::Present(process) => process.input.write(bytes, &process.activity).await,
+            Known::Past(_) => Err(input::closed()),
+        };
+        written.map_err(|e| e.with("process", id))
     }
 
     /// Waits for the end of a process; any number of callers get the same answer, also later.
@@ -264,7 +262,10 @@ impl Processes {
     ///
     /// `NotFound`.
     pub async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
-        let process = self.get(id)?;
+        let process = match self.get(id)? {
+            Known::Present(process) => process,
+            Known::Past(past) => return Ok(past.status),
+        };
         let mut exit = process.exit.subscribe();
         let status = exit
             .wait_for(Option::is_some)
@@ -297,7 +298,10 @@ impl Processes {
         order: &StopOrder,
         cause: EndCause,
     ) -> Result<(), Error> {
-        self.get(id)?.stop(order, cause).await
+        match self.get(id)? {
+            Known::Present(process) => process.stop(order, cause).await,
+            Known::Past(_) => Ok(()),
+        }
     }
 
     /// Ends all processes by their stop orders, at once, with `grace` in place of theirs; then every stray. Nothing can be started any more.
@@ -313,7 +317,7 @@ impl Processes {
         self.0.closing.set(true);
         // A start that is under way either sees that, or is listed when its turn is over.
         drop(self.0.starting.lock().await);
-        let all = self.0.table.borrow().clone();
+        let all = self.0.table.borrow().present();
         let stops = all.iter().map(async |process| {
             let mut order = process.spec.stop.clone();
             order.grace = grace.unwrap_or(order.grace);

@@ -11,8 +11,8 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     id::ProcessId,
     process::{
-        EndCause, ExitStatus, ProcessPhase, ProcessSpec, ProcessState, Signal, Started, StopOrder,
-        TerminalSize,
+        EndCause, ExitStatus, Frame, FrameKind, ProcessPhase, ProcessSpec, ProcessState, Signal,
+        Started, StopOrder, TerminalSize,
     },
 };
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
@@ -74,6 +74,10 @@ pub(super) fn native(signal: Signal) -> Result<rustix::process::Signal, Error> {
         )
         .with("signal", signal.0)
     })
+}
+
+pub(super) fn no_terminal(id: &ProcessId) -> Error {
+    Error::new(ErrorKind::Unsupported, "the process has no terminal").with("process", id)
 }
 
 #[expect(clippy::future_not_send, reason = "the supervisor has one thread")]
@@ -272,11 +276,19 @@ impl Process {
                 Error::io("failed to resize the terminal", e).with("process", &self.id)
             }),
             (None, groundcrew_core::process::StdioKind::Terminal(_)) => Ok(()),
-            (None, groundcrew_core::process::StdioKind::Pipes) => Err(Error::new(
-                ErrorKind::Unsupported,
-                "the process has no terminal",
-            )
-            .with("process", &self.id)),
+            (None, groundcrew_core::process::StdioKind::Pipes) => Err(no_terminal(&self.id)),
+        }
+    }
+
+    /// Returns when, in milliseconds since 1970, and how it ended, once that is told to readers.
+    pub(super) fn ended(&self) -> Option<(u64, ExitStatus)> {
+        match &*self.log.borrow().follow().borrow() {
+            Some(Frame {
+                at_ms,
+                kind: FrameKind::Exit(status),
+                ..
+            }) => Some((*at_ms, *status)),
+            _ => None,
         }
     }
 

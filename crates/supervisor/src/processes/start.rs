@@ -66,9 +66,9 @@ impl Processes {
     /// The process is either started and listed, or was never there.
     pub async fn start(&self, id: &ProcessId, spec: &ProcessSpec) -> Result<Started, Error> {
         let _turn = self.0.starting.lock().await;
-        if let Some(process) = self.find(id) {
-            if process.spec == *spec {
-                return Ok(process.started.clone());
+        if let Some(known) = self.0.table.borrow().find(id) {
+            if let Some(started) = self.0.table.borrow().started_by(&known, spec) {
+                return Ok(started);
             }
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
@@ -106,13 +106,17 @@ impl Processes {
                 tree.kill();
             })?;
         unstarted.0 = None;
-        self.0.table.borrow_mut().push(Rc::clone(&process));
+        self.0.table.borrow_mut().add(&process);
         let shared = Rc::downgrade(&self.0);
         tokio::task::spawn_local(async move {
             let main = process.spec.main;
             let exit = process.exit.subscribe();
-            process.live(watched).await;
-            if main && let Some(shared) = shared.upgrade() {
+            Rc::clone(&process).live(watched).await;
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            shared.table.borrow_mut().retire(&process);
+            if main {
                 shared.main_gone.send_if_modified(|first| {
                     let news = first.is_none();
                     if news {
@@ -156,7 +160,7 @@ impl Processes {
                         | libc::ENODEV
                         | libc::ENOENT,
                     ) if seat.is_some()
-                        && self.0.table.borrow().is_empty()
+                        && self.0.table.borrow().len() == 0
                         && self.0.grove.may_do_without() =>
                     {
                         drop(seat);

@@ -237,7 +237,8 @@ impl Grove {
             known: RefCell::new(Known::of(leader)),
         });
         let mut trees = self.trees.borrow_mut();
-        trees.retain(|tree| tree.strong_count() > 0);
+        // What has ended is known to whoever asks for it, and is looked through by nobody.
+        trees.retain(|tree| tree.upgrade().is_some_and(|tree| !tree.felled.get()));
         trees.push(Rc::downgrade(&tree));
         tree
     }
@@ -252,14 +253,16 @@ impl Grove {
     }
 
     fn is_leader(&self, pid: Pid) -> bool {
-        self.standing()
+        let trees = self.trees.borrow();
+        trees
             .iter()
-            .any(|tree| tree.leader == pid && !tree.reaped.get())
+            .filter_map(Weak::upgrade)
+            .any(|tree| tree.leader == pid && !tree.felled.get() && !tree.reaped.get())
     }
 
-    /// Reaps adopted orphans.
-    pub(crate) fn reap(&self) {
-        sweep::reap(&|pid| self.is_leader(pid));
+    /// Reaps adopted orphans; tells whether we had no child but leaders.
+    pub(crate) fn reap(&self) -> bool {
+        sweep::reap(&|pid| self.is_leader(pid))
     }
 
     fn only_leaders(&self) -> bool {
@@ -371,8 +374,7 @@ impl Tree {
         {
             return false;
         }
-        self.grove.reap();
-        if self.nothing_below() {
+        if self.grove.reap() || self.nothing_below() {
             self.felled.set(true);
             if let Some(leaf) = &self.leaf {
                 leaf.remove();

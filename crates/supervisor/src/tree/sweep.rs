@@ -1,6 +1,9 @@
 //! Finds everything that descends from us: we are its subreaper, so no daemon gets away, only its parentage gets lost.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
@@ -49,8 +52,13 @@ impl Seen {
     }
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
+        use rustix::fs::{Mode, OFlags, open};
         let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
-        Self::parse(&std::fs::read(path).ok()?)
+        let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        // One read holds all of it: it is at most fifty numbers and a short name. This is asked at each end of a process.
+        let mut text = [0; 2048];
+        let length = rustix::io::read(&file, &mut text).ok()?;
+        Self::parse(&text[..length])
     }
 
     /// Returns its process group if its number cannot be given away: a member is our child, and only we reap it.
@@ -223,12 +231,14 @@ fn descendants() -> Option<Vec<Seen>> {
 /// * Children in our own session are none of the processes that we started, and are left out with what is below them.
 pub(super) fn families() -> Vec<(Seen, Vec<Seen>)> {
     let own = getpid().as_raw_nonzero().get();
-    let own_session = own_session();
     let mut below: HashMap<i32, Vec<Seen>> = HashMap::new();
     for seen in descendants().unwrap_or_else(everybody) {
         below.entry(seen.parent).or_default().push(seen);
     }
-    let heads = below.remove(&own).unwrap_or_default();
+    let Some(heads) = below.remove(&own) else {
+        return Vec::new();
+    };
+    let own_session = own_session();
     heads
         .into_iter()
         .filter(|head| head.session != own_session)
@@ -250,14 +260,18 @@ pub(super) fn families() -> Vec<(Seen, Vec<Seen>)> {
         .collect()
 }
 
-/// Reaps those of our children that are dead, were adopted, and are nobody's leader.
-pub(super) fn reap(is_leader: &dyn Fn(Pid) -> bool) {
+/// Reaps those of our children that are dead, were adopted, and are nobody's leader; tells whether there were leaders only.
+pub(super) fn reap(is_leader: &dyn Fn(Pid) -> bool) -> bool {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
-    let own_session = own_session();
+    // Asked for only where somebody is dead who is not a leader, which is seldom.
+    let own_session = LazyCell::new(own_session);
+    let mut only_leaders = true;
     for pid in children() {
-        if is_leader(pid)
-            || Seen::read(pid).is_none_or(|seen| !seen.dead || seen.session == own_session)
-        {
+        if is_leader(pid) {
+            continue;
+        }
+        only_leaders = false;
+        if Seen::read(pid).is_none_or(|seen| !seen.dead || seen.session == *own_session) {
             continue;
         }
         let _taken = waitid(
@@ -265,6 +279,7 @@ pub(super) fn reap(is_leader: &dyn Fn(Pid) -> bool) {
             WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
         );
     }
+    only_leaders
 }
 
 #[cfg(test)]
@@ -287,15 +302,11 @@ mod tests {
         );
     }
 
-    /// How often a number is given away: a thousand times in a soak.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one parameter of these tests: how often"
-    )]
-    fn rounds() -> usize {
-        let full = std::env::var_os("GROUNDCREW_SOAK").is_some();
-        if full { 1000 } else { 50 }
-    }
+    /// How often a number is given away.
+    const ROUNDS: usize = 1000;
+
+    /// How many strangers live at once.
+    const BATCH: usize = 100;
 
     /// Starts a program in a pid namespace of its own, or returns what the one inside said.
     #[expect(
@@ -315,6 +326,23 @@ mod tests {
         command.arg(std::env::current_exe().unwrap());
         command.args([name, INSIDE, "--exact", "--test-threads=1", "--nocapture"]);
         Some(command.output().unwrap())
+    }
+
+    /// Demands that none of these processes has ended, nor ends within moments.
+    ///
+    /// A signal that was sent is heard within moments; that none was is only known by waiting for it.
+    fn unharmed(strangers: &[(Pid, std::os::fd::OwnedFd)]) {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut ended: Vec<_> = strangers
+            .iter()
+            .map(|(_, handle)| PollFd::new(handle, PollFlags::IN))
+            .collect();
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: 50_000_000,
+        };
+        let ended = poll(&mut ended, Some(&moment)).unwrap();
+        assert_eq!(ended, 0, "strangers got the signal");
     }
 
     #[test]
@@ -348,8 +376,8 @@ mod tests {
             .unwrap();
         let mut tell = other.stdin.take().unwrap();
         let mut told = std::io::BufReader::new(other.stdout.take().unwrap()).lines();
-        let (mut reused, mut same_start) = (0, 0);
-        while reused < rounds() {
+        let (mut reused, mut same_start, mut strangers) = (0, 0, Vec::new());
+        while reused < ROUNDS {
             let mut own = std::process::Command::new("sleep")
                 .arg("1000")
                 .spawn()
@@ -366,24 +394,14 @@ mod tests {
                 same_start += usize::from(Seen::read(stranger).unwrap().start == seen.start);
                 seen.signal(Signal::KILL).unwrap();
             }
-            // A signal that was sent is heard within moments; that none was is only known by waiting for it.
-            let handle = pidfd_open(stranger, PidfdFlags::empty()).unwrap();
-            let mut ended = [rustix::event::PollFd::new(
-                &handle,
-                rustix::event::PollFlags::IN,
-            )];
-            let moment = rustix::event::Timespec {
-                tv_sec: 0,
-                tv_nsec: 20_000_000,
-            };
-            let ended = rustix::event::poll(&mut ended, Some(&moment)).unwrap();
-            assert_eq!(
-                ended, 0,
-                "a stranger got the signal, after {reused} numbers"
-            );
-            let now = Seen::read(stranger).unwrap();
-            // It is known by what it is now, and so ends.
-            now.signal(Signal::KILL).unwrap();
+            strangers.push((stranger, pidfd_open(stranger, PidfdFlags::empty()).unwrap()));
+            if strangers.len() == BATCH || reused == ROUNDS {
+                unharmed(&strangers);
+                // They are known by what they are now, and so end.
+                for (pid, _) in strangers.drain(..) {
+                    Seen::read(pid).unwrap().signal(Signal::KILL).unwrap();
+                }
+            }
         }
         println!("{same_start} of {reused} had the same start as the one before");
         other.kill().unwrap();

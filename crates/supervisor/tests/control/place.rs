@@ -25,7 +25,8 @@ use groundcrew_core::{
     },
 };
 use groundcrew_supervisor::{
-    LoggedInstance, StartFile, SupervisorInstance, SupervisorSource, UnixConnector, spawn,
+    CGROUP_FILE, LoggedInstance, StartFile, SupervisorInstance, SupervisorSource, UnixConnector,
+    end_remains, spawn,
 };
 
 /// Longer than anything takes on a busy machine.
@@ -139,6 +140,27 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Ends and removes what a supervisor that was killed left in its cgroup, as whoever finds it later would.
+    fn sweep(&self) {
+        let Ok(cgroup) = std::fs::read_to_string(self.path(CGROUP_FILE)) else {
+            return;
+        };
+        let (cgroup, id) = (PathBuf::from(cgroup), self.id.clone());
+        if !cgroup.exists() {
+            return;
+        }
+        let sweeping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            drop(runtime.block_on(end_remains(&cgroup, &id, Duration::from_secs(5))));
+        });
+        drop(sweeping.join());
+    }
+}
+
 impl Drop for Place {
     /// Ends what a failed test left running; a supervisor that is gone is none.
     fn drop(&mut self) {
@@ -152,6 +174,7 @@ impl Drop for Place {
             drop(stream.set_read_timeout(Some(Duration::from_secs(5))));
             drop(stream.read_to_end(&mut Vec::new()));
         }
+        self.sweep();
         let said = std::fs::read_to_string(self.path("supervisor.log")).unwrap_or_default();
         assert!(
             std::thread::panicking() || !said.contains("panicked"),

@@ -25,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod spawn;
 #[cfg(test)]
 mod streams;

@@ -140,6 +140,29 @@ alone! {
         assert_eq!(ground.run("agent", &ground.spec(&["true"])).await.status().code, Some(0));
     }
 
+    async fn f036_a_machine_without_room_for_another_cgroup_ends_trees_all_the_same() {
+        let ground = Ground::new(CgroupPolicy::Automatic);
+        let Some(group) = ground.processes.cgroup() else {
+            // There is none to run out of; the subreaper's own tests say the rest.
+            return;
+        };
+        std::fs::write(group.join("cgroup.max.descendants"), "0").unwrap();
+        let script = "setsid sh -c 'trap \"\" TERM; echo $$ >daemon; while :; do sleep 1000; done' & \
+                      while [ ! -s daemon ]; do sleep 0.01; done; echo up; exec sleep 1000";
+        ground.start("agent", &ground.shell(script)).await;
+        assert_eq!(first_line(&ground, "agent").await, ["up"]);
+        let daemon = ground.words("daemon").await.remove(0);
+        let groups = std::fs::read_to_string(format!("/proc/{daemon}/cgroup")).unwrap();
+        assert!(!groups.contains("p-agent"), "there was room: {groups}");
+        ground.stop("agent", Duration::from_millis(200)).await;
+        assert!(!alive(&daemon));
+        // With room again, the next one is where it belongs.
+        std::fs::write(group.join("cgroup.max.descendants"), "max").unwrap();
+        let output = ground.run("next", &ground.shell("cat /proc/self/cgroup")).await;
+        assert!(output.text().contains("p-next"), "{}", output.text());
+        ground.nothing_left().await;
+    }
+
     async fn c06_g12_a_tree_of_four_hundred_ends_soon_after_the_kill() {
         for policy in BOTH {
             let ground = Ground::new(policy);

@@ -26,6 +26,15 @@ const ALONE: &str = "alone-in-this-process";
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
+/// Whether tests of endurance are as large as the targets say.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one parameter of these tests: how often"
+)]
+pub(crate) fn full() -> bool {
+    std::env::var_os("GROUNDCREW_SOAK").is_some()
+}
+
 pub(crate) const BOTH: [CgroupPolicy; 2] = [CgroupPolicy::Automatic, CgroupPolicy::Never];
 
 /// What a test does not share with the machine.
@@ -48,7 +57,8 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, own: Own, body: impl FnO
             .unwrap();
         let local = tokio::task::LocalSet::new();
         return local.block_on(&runtime, async {
-            tokio::time::timeout(PATIENCE * 2, body()).await.unwrap();
+            let patience = PATIENCE * if full() { 60 } else { 2 };
+            tokio::time::timeout(patience, body()).await.unwrap();
         });
     }
     let output = again(name, own, &[]).output().unwrap();
@@ -59,6 +69,13 @@ pub(crate) fn alone<F: Future<Output = ()>>(name: &str, own: Own, body: impl FnO
         "{name} alone: {}\n{text}",
         output.status
     );
+    tell(&text);
+}
+
+/// Shows the figures of a test to whoever asks for the output of tests that passed.
+#[expect(clippy::print_stdout, reason = "figures are worth knowing")]
+fn tell(text: &str) {
+    println!("{text}");
 }
 
 /// Returns the command that runs a test alone, with marks that it can ask for.

@@ -36,6 +36,7 @@ use super::{
 /// | `echo WORD…`, `warn WORD…` | writes a line to standard output or standard error, ends with 0 |
 /// | `print-env NAME` | writes the value of a variable, ends with 0 |
 /// | `cat` | writes what it reads until its input ends |
+/// | `reply LINE` | writes the line whenever it is written to, ends with the first signal |
 /// | `sleep-until-signal` | ends with the first signal |
 /// | `ignore-signals` | ends with KILL only |
 /// | `stuck` | does not end until the world thaws it |

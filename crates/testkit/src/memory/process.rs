@@ -34,6 +34,8 @@ enum Script {
     Print { stderr: bool, line: Bytes },
     /// `cat`: writes what it reads, until its input ends.
     Cat,
+    /// `reply LINE`: writes the line whenever it is written to; any signal ends it.
+    Reply(Bytes),
     /// `sleep-until-signal`, and `write ITEM sleep-until-signal` once the item was written.
     UntilSignal,
     /// `ignore-signals`: only KILL ends it.
@@ -78,6 +80,7 @@ impl Blueprint {
                     .unwrap_or_default(),
             },
             "cat" => Script::Cat,
+            "reply" => Script::Reply(rest().into()),
             "sleep-until-signal" => Script::UntilSignal,
             "ignore-signals" => Script::UntilKill,
             "stuck" => Script::Stuck,
@@ -206,7 +209,11 @@ impl MemoryProcess {
                 process.end(ExitStatus::exited(0));
             }
             Script::Cat if spec.stdin == StdinPolicy::Empty => process.end(ExitStatus::exited(0)),
-            Script::Cat | Script::UntilSignal | Script::UntilKill | Script::Stuck => {}
+            Script::Cat
+            | Script::Reply(_)
+            | Script::UntilSignal
+            | Script::UntilKill
+            | Script::Stuck => {}
         }
         process
     }
@@ -351,16 +358,21 @@ impl MemoryProcess {
                 .with("process", &self.id)
                 .with("phase", "lost"));
             }
-            let time_limit = async {
-                match self.limit() {
-                    Some((at, _)) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                changed = version.changed() => drop(changed),
-                () = time_limit => {}
+            self.moved(&mut version).await;
+        }
+    }
+
+    /// Returns when something has changed, or the time of a limit has come.
+    async fn moved(&self, version: &mut watch::Receiver<u64>) {
+        let time_limit = async {
+            match self.limit() {
+                Some((at, _)) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
             }
+        };
+        tokio::select! {
+            changed = version.changed() => drop(changed),
+            () = time_limit => self.settle(),
         }
     }
 
@@ -426,7 +438,7 @@ impl MemoryProcess {
                 if let Some(frame) = process.frame_at(next) {
                     break frame;
                 }
-                version.changed().await.ok()?;
+                process.moved(&mut version).await;
             };
             let ended = matches!(frame.kind, FrameKind::Exit(_));
             next = match &frame.kind {
@@ -476,8 +488,10 @@ impl AsyncWrite for MemoryInput {
         if !open {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if self.process.script == Script::Cat {
-            self.process.print(false, Bytes::copy_from_slice(bytes));
+        match &self.process.script {
+            Script::Cat => self.process.print(false, Bytes::copy_from_slice(bytes)),
+            Script::Reply(line) => self.process.print(false, line.clone()),
+            _ => {}
         }
         Poll::Ready(Ok(bytes.len()))
     }

@@ -18,6 +18,7 @@ mod ensuring;
 mod equipment;
 mod events;
 mod gates;
+mod handshakes;
 mod keeping;
 mod load;
 mod matrix;

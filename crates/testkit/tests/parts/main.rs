@@ -5,6 +5,7 @@
     reason = "a test stops at the first surprise, and spawns what it plays with"
 )]
 
+mod conformance;
 mod faults;
 mod instance;
 mod locks;

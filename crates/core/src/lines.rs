@@ -1,7 +1,8 @@
 //! Splits a process's output into lines, in bounded memory: an agent that never ends its line cannot exhaust us.
 
 use bytes::{Bytes, BytesMut};
-use groundcrew_core::error::{Error, ErrorKind};
+
+use crate::error::{Error, ErrorKind};
 
 /// The longest line that a protocol may send: 8 MiB.
 pub const MAX_LINE_LEN: usize = 8 * 1024 * 1024;
@@ -28,6 +29,11 @@ impl Lines {
     /// Takes more bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
+    }
+
+    /// Returns how many bytes are held that no whole line has been made of yet.
+    pub fn held(&self) -> usize {
+        self.rest.len()
     }
 
     /// Gives out the next whole line, if there is one.

@@ -1,0 +1,59 @@
+//! What processes of the cases do, and how that is written for a shell.
+
+use groundcrew_core::wire::OsText;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Program<'a> {
+    /// Ends at once with that code.
+    Exit(i32),
+    /// Writes a line to standard output, ends with 0.
+    Out(&'a str),
+    /// Writes a line to standard error, ends with 0.
+    Err(&'a str),
+    /// Writes what it reads to standard output, byte for byte, until its input ends; ends with 0.
+    Copy,
+    /// Does nothing until a signal ends it.
+    Sleep,
+    /// Does nothing until KILL ends it.
+    Stubborn,
+    /// Writes the value of a variable, followed by a line feed or not; ends with 0.
+    Variable(&'a str),
+    /// Is no program.
+    Missing,
+    /// Writes its directory; ends with 0. Needs files.
+    Directory,
+    /// Writes the rows and columns of its terminal, then copies. Needs terminals.
+    Size,
+    /// Writes `up`, and starts another that writes `heard` at TERM and ends; ends with 0 behind it. Needs trees.
+    Family,
+    /// Starts another that holds standard output and lives on, ends with that code. Needs trees.
+    Leaves(i32),
+}
+
+/// Returns the command of a program where there is a shell with the usual tools.
+pub fn posix(program: &Program<'_>) -> Vec<OsText> {
+    let shell = |script: &str| vec!["sh".into(), "-c".into(), script.into()];
+    match program {
+        Program::Exit(code) => shell(&format!("exit {code}")),
+        Program::Out(text) => vec!["printf".into(), "%s\\n".into(), (*text).into()],
+        Program::Err(text) => {
+            let mut argv = shell("printf '%s\\n' \"$1\" >&2");
+            argv.extend(["sh".into(), (*text).into()]);
+            argv
+        }
+        Program::Copy => vec!["cat".into()],
+        Program::Sleep => vec!["sleep".into(), "100000".into()],
+        Program::Stubborn => shell("trap '' HUP INT QUIT TERM; while :; do sleep 1000; done"),
+        Program::Variable(name) => vec!["printenv".into(), (*name).into()],
+        Program::Missing => vec!["no-such-program-of-the-conformance-suite".into()],
+        Program::Directory => vec!["pwd".into()],
+        Program::Size => shell("stty size; exec cat"),
+        Program::Family => shell(
+            "sh -c 'trap \"echo heard; exit 0\" TERM; echo up; while :; do sleep 0.05; done' & \
+             trap : TERM; wait; wait; exit 0",
+        ),
+        Program::Leaves(code) => shell(&format!("sleep 100000 & exit {code}")),
+    }
+}
