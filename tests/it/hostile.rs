@@ -155,7 +155,7 @@ impl Canaries {
                 None => format!("[{section}]"),
             };
             let tool = self.tool(&format!("{who}-{key}"));
-            text += &format!("{head}\n\t{name} = \"{mark}{}\"\n", tool.display());
+            text.extend([format!("{head}\n\t{name} = \"{mark}{}\"\n", tool.display())]);
         }
         text += "[filter \"evil\"]\n\trequired = true\n[hook \"evil\"]\n\tevent = post-checkout\n";
         text += "[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n[interactive]\n\tsingleKey = true\n";
@@ -167,14 +167,14 @@ impl Canaries {
         );
         fs::write(&included, more).unwrap();
         let hooks = self.hooks(&format!("{who}-core.hooksPath"));
-        text += &format!(
+        text.extend([format!(
             "[include]\n\tpath = {0}\n[includeIf \"gitdir:/\"]\n\tpath = {0}\n[init]\n\ttemplateDir = {1}\n",
             included.display(),
             hooks.display()
-        );
+        )]);
         // Where it is set, those in the git directory are silent: the user's repository has these.
         if who != "user" {
-            text += &format!("[core]\n\thooksPath = {}\n", hooks.display());
+            text.extend([format!("[core]\n\thooksPath = {}\n", hooks.display())]);
         }
         text
     }
@@ -419,11 +419,11 @@ fn sing(ground: &Ground, canaries: &Canaries, kind: &str) {
 }
 
 #[test]
-fn g24_f075_f076_f077_f078_f079_nothing_is_executed_in_the_life_of_a_worktree() {
+fn f075_f076_f077_f078_f079_g24_nothing_is_executed_in_the_life_of_a_worktree() {
     whole_life("worktree");
 }
 
 #[test]
-fn g24_f075_f076_f077_f078_f079_nothing_is_executed_in_the_life_of_a_clone() {
+fn f075_f076_f077_f078_f079_g24_nothing_is_executed_in_the_life_of_a_clone() {
     whole_life("clone");
 }

@@ -190,7 +190,7 @@ fn f047_a_disk_without_inodes_loses_no_record_and_leaves_nothing() {
         .through("unshare", words)
         .env("REPO", repository.path())
         .env("OUT", ground.root().join("out"))
-        .within(std::time::Duration::from_secs(120))
+        .within(std::time::Duration::from_mins(2))
         .run()
         .ok();
     let read = |name: &str| fs::read_to_string(ground.path(name)).unwrap();

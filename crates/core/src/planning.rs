@@ -61,15 +61,8 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         run: &run,
         attempt,
     };
-    let contributions = contributions(&registration, there, cx)
-        .await
-        .unwrap_or_else(|found| {
-            problems.extend(found);
-            Vec::new()
-        });
-    if let Some(adopted) = &adopted {
-        problems.extend(gone_beneath(&contributions, &adopted.owner));
-    }
+    let owner = adopted.as_ref().map(|adopted| &adopted.owner);
+    let contributions = contributed(&registration, there, owner, cx, &mut problems).await;
     let workspace = workspace(there, &contributions);
     if workspace.is_none() && problems.is_empty() {
         problems.push(no_preparer(&request));
@@ -173,6 +166,24 @@ fn private_directory(
             .private_directory(&adopted.owner.instance)
             .join(adopted.process.as_str()),
     }
+}
+
+/// Asks the preparers; `owner` is the run whose instance is joined, if one is.
+async fn contributed(
+    registration: &Registration,
+    there: Option<&RunRecord>,
+    owner: Option<&RunRecord>,
+    cx: PlanContext<'_>,
+    problems: &mut Vec<Error>,
+) -> Contributions {
+    let contributions = contributions(registration, there, cx)
+        .await
+        .unwrap_or_else(|found| {
+            problems.extend(found);
+            Vec::new()
+        });
+    problems.extend(owner.and_then(|owner| gone_beneath(&contributions, owner)));
+    contributions
 }
 
 /// Says so when the workspace of an instance that is up is gone: what is in use is not made again under its users.

@@ -269,7 +269,7 @@ fn attack(root: &Path, place: &Path, round: usize, mounts: bool) -> usize {
 }
 
 #[test]
-fn g17_c18_f051_f052_f053_f054_f059_a_neighbour_changes_nothing_outside_what_is_deleted() {
+fn c18_f051_f052_f053_f054_f059_g17_a_neighbour_changes_nothing_outside_what_is_deleted() {
     let ground = Ground::new();
     let before = print(&ground.root.join("outside"));
     // Without the right to mount, the others have all the turns.
