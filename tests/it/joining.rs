@@ -162,6 +162,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
+#[expect(clippy::disallowed_methods, reason = "a wish beside the test")]
 #[test]
 fn k45_k47_k31_a_live_workspace_gets_its_agent_or_stays_as_it_was() {
     block_on(async {

@@ -10,7 +10,8 @@ use serde::Deserialize;
 /// One of the events that `run --format jsonl` prints.
 #[derive(Debug, Deserialize)]
 struct Event {
-    event: String,
+    #[serde(rename = "event")]
+    kind: String,
     #[serde(default)]
     step: String,
     #[serde(default)]
@@ -37,7 +38,7 @@ impl Steps {
         {
             let event: Event =
                 serde_json::from_slice(line).context("`run --format jsonl` printed no event")?;
-            if event.event != "step_finished" {
+            if event.kind != "step_finished" {
                 continue;
             }
             if !self.order.contains(&event.step) {
