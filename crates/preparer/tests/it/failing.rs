@@ -368,14 +368,15 @@ async fn f061_f085_a_directory_that_is_there_already_is_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "a launch beside the test")]
 async fn f080_nothing_is_made_in_a_repository_while_another_process_holds_its_lock() {
     let fixture = Arc::new(Fixture::new());
     let first = fixture.launch().await;
     first.result.as_ref().unwrap();
     // The files of its lock are there by now; somebody else takes them.
-    let locks = std::fs::read_dir(fixture.home().join("locks/repository")).unwrap();
+    let locks = fs::read_dir(fixture.home().join("locks/repository")).unwrap();
     let held: Vec<_> = locks
-        .map(|entry| std::fs::File::open(entry.unwrap().path()).unwrap())
+        .map(|entry| fs::File::open(entry.unwrap().path()).unwrap())
         .collect();
     assert!(!held.is_empty());
     for file in &held {
@@ -394,14 +395,14 @@ async fn f080_nothing_is_made_in_a_repository_while_another_process_holds_its_lo
         })
         .collect();
     let waits = || {
-        let table = std::fs::read_to_string("/proc/locks").unwrap();
+        let table = fs::read_to_string("/proc/locks").unwrap();
         table
             .lines()
             .any(|line| line.contains("->") && inodes.iter().any(|inode| line.contains(inode)))
     };
-    let end = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    let end = Instant::now() + Duration::from_mins(1);
     while !waits() && !task.is_finished() {
-        assert!(std::time::Instant::now() < end, "it neither waits nor ends");
+        assert!(Instant::now() < end, "it neither waits nor ends");
         tokio::task::yield_now().await;
     }
     assert!(!task.is_finished(), "it did not wait for the lock");
