@@ -164,6 +164,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[expect(clippy::disallowed_methods, reason = "a wish beside the test")]
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another controller asks at the same time"
+)]
 fn k45_k47_k31_a_live_workspace_gets_its_agent_or_stays_as_it_was() {
     block_on(async {
         let place = Place::new();

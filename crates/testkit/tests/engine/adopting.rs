@@ -358,6 +358,9 @@ async fn i02_w02_equal_wishes_share_one_answer_and_a_dropped_caller_takes_it_fro
     assert_eq!(runs.len(), 1);
     assert_eq!(machine.world.count("create"), 1);
     assert_eq!(process.executor.calls("create"), 1, "one launch for all");
+    // Whoever follows does not even look for himself.
+    let looks = process.store.calls("run_of_session");
+    assert!(looks < 8, "{looks} looks for 16 callers");
     process.lawful();
 }
 
