@@ -162,7 +162,6 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a wish beside the test")]
 #[test]
 #[expect(
     clippy::disallowed_methods,

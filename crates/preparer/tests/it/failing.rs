@@ -367,7 +367,6 @@ async fn f061_f085_a_directory_that_is_there_already_is_left_as_it_is() {
     assert!(directory.is_dir());
 }
 
-#[expect(clippy::disallowed_methods, reason = "a launch beside the test")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "a launch beside the test")]
 async fn f080_nothing_is_made_in_a_repository_while_another_process_holds_its_lock() {
