@@ -18,10 +18,7 @@ use groundcrew_core::error::{Error, ErrorKind};
 use groundcrew_supervisor::{Connector, ControlStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{
-    container::{PROGRAM, SOCKET_INSIDE},
-    engine::Engine,
-};
+use crate::{engine::Engine, inside};
 
 /// How much of the bridge's output is taken at once.
 const PIECE: usize = 256 << 10;
@@ -54,7 +51,7 @@ impl Connector for Bridges {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(false),
-            cmd: Some(vec![PROGRAM, "bridge", SOCKET_INSIDE]),
+            cmd: Some(vec![inside::PROGRAM, "bridge", inside::SOCKET]),
             ..CreateExecOptions::default()
         };
         let what = "opening a bridge into the container";

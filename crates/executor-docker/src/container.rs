@@ -20,22 +20,12 @@ use groundcrew_core::{
 
 use crate::{
     engine::{Engine, said},
+    inside,
     labels::Labels,
     limits::EngineLimits,
     options::{Bind, Options},
     place::{CONTROL, Place},
 };
-
-/// The supervisor's program, inside.
-pub(crate) const PROGRAM: &str = "/.groundcrew/supervisor";
-/// The control directory, inside.
-pub(crate) const CONTROL_INSIDE: &str = "/.groundcrew/control";
-/// The start file, inside.
-const START_FILE_INSIDE: &str = "/.groundcrew/control/start.json";
-/// The control socket, inside.
-pub(crate) const SOCKET_INSIDE: &str = "/.groundcrew/control/control.sock";
-/// The logs of processes, inside.
-pub(crate) const LOGS_INSIDE: &str = "/.groundcrew/logs";
 
 /// What a container is made for.
 #[derive(Debug)]
@@ -120,13 +110,13 @@ fn check_source(engine: &Engine, source: &Path) -> Result<(), Error> {
 impl Order<'_> {
     fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
         let mut mounts = vec![
-            bind(self.program, Path::new(PROGRAM), true)?,
+            bind(self.program, Path::new(inside::PROGRAM), true)?,
             bind(
                 &self.place.path().join(CONTROL),
-                Path::new(CONTROL_INSIDE),
+                Path::new(inside::CONTROL),
                 false,
             )?,
-            bind(self.logs, Path::new(LOGS_INSIDE), false)?,
+            bind(self.logs, Path::new(inside::LOGS), false)?,
         ];
         if let Some(workspace) = &self.spec.workspace {
             check_source(engine, workspace)?;
@@ -200,8 +190,8 @@ impl Order<'_> {
         Ok(ContainerCreateBody {
             image: Some(self.image.to_owned()),
             // In place of the image's own, which would swallow us.
-            entrypoint: Some(vec![PROGRAM.to_owned()]),
-            cmd: Some(vec!["serve".to_owned(), START_FILE_INSIDE.to_owned()]),
+            entrypoint: Some(vec![inside::PROGRAM.to_owned()]),
+            cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),
             working_dir: Some("/".to_owned()),
             user: Some(format!("{user}:{group}")),
             labels: Some(labels.to_map()),

@@ -23,14 +23,14 @@ use tokio::time::Instant;
 
 use crate::{
     bridge::Bridges,
-    container::{self, CONTROL_INSIDE, LOGS_INSIDE, Order},
+    container::{self, Order},
     engine::Engine,
-    image,
+    image, inside,
     labels::{ATTEMPT, Labels},
     life,
     limits::{self, EngineLimits},
     options::{Control, Options},
-    place::{self, CONTROL, INSIDE, Owner, PRIVATE, Place, Root},
+    place::{self, CONTROL, Owner, Place, Root},
     probe,
     program::Program,
 };
@@ -108,8 +108,8 @@ impl DockerExecutor {
             id.clone(),
             spec.run.clone(),
             spec.session.clone(),
-            Path::new(CONTROL_INSIDE),
-            PathBuf::from(LOGS_INSIDE),
+            Path::new(inside::CONTROL),
+            PathBuf::from(inside::LOGS),
             spec.lease,
         )?;
         // Through its socket it is we who ask; a bridge is the container's own user.
@@ -227,7 +227,7 @@ impl Executor for DockerExecutor {
     }
 
     fn private_directory(&self, _id: &InstanceId) -> PathBuf {
-        Path::new(INSIDE).join(CONTROL).join(PRIVATE)
+        inside::PRIVATE.into()
     }
 
     async fn probe(&self) -> Result<ProbeReport, Error> {

@@ -5,6 +5,7 @@ mod container;
 mod engine;
 mod executor;
 mod image;
+mod inside;
 mod labels;
 mod life;
 mod limits;

@@ -203,7 +203,7 @@ fn mount(value: &Value) -> Result<Bind, Error> {
         Some(_) => path("target").ok_or_else(fail)?,
         None => source.clone(),
     };
-    if target.parent().is_none() || target.starts_with(crate::place::INSIDE) {
+    if target.parent().is_none() || target.starts_with(crate::inside::ROOT) {
         return Err(wrong(
             "mounts",
             value,

@@ -36,14 +36,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::Control;
 
-/// What is ours inside a container.
-pub(crate) const INSIDE: &str = "/.groundcrew";
-
 /// The part of the directory that the container sees.
 pub(crate) const CONTROL: &str = "control";
-
-/// The directory for what the run is handed in files, below `control`.
-pub(crate) const PRIVATE: &str = "private";
 
 const OWNER: &str = "owner.json";
 const CREATING: &str = "creating";
