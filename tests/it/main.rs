@@ -11,6 +11,7 @@ mod busy;
 mod concurrency;
 mod controller_death;
 mod detached;
+mod docker;
 mod documents;
 mod environment;
 mod exec;

@@ -13,6 +13,7 @@ mod metadata;
 mod mutate;
 mod process;
 mod soak;
+mod supervisor;
 mod test;
 mod tidy;
 
@@ -47,7 +48,7 @@ enum Command {
     Tidy,
     /// Build and run every test; the last line counts them.
     Test {
-        /// What must not be skipped: git, cc, tmux.
+        /// What must not be skipped: git, cc, tmux, strace, docker.
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         require: Vec<String>,
         /// Run only tests whose name contains this.
@@ -87,6 +88,8 @@ enum Command {
         #[arg(default_value = "")]
         filter: String,
     },
+    /// Build the supervisor for containers, and print where it is.
+    Supervisor,
     /// Run every gate; the last line counts the tests.
     Ci,
     /// Write down the time at which this program runs, and end.
@@ -141,6 +144,7 @@ fn run(command: Command, started: u64) -> Result<bool> {
             endurance::run(&metadata, endurance::Size::Release)?;
         }
         Command::Mutate { filter } => mutate::run(&metadata, &filter)?,
+        Command::Supervisor => console::say(supervisor::build(&metadata)?.display().to_string()),
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } | Command::BenchFlood { .. } => {}
     }

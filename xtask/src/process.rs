@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -231,6 +231,19 @@ impl Cmd {
             each(text);
         }
         child.wait().context("cannot wait for the program")
+    }
+
+    /// Starts it beside us, with a file for what it prints.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the file cannot be made or the program cannot be started.
+    pub(crate) fn start(&self, log: &Path) -> Result<Child> {
+        let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+        let mut command = self.command()?;
+        command.stdout(file.try_clone().context("cannot share a file")?);
+        command.stderr(file);
+        command.spawn().with_context(|| self.cannot_start())
     }
 
     fn command(&self) -> Result<Command> {

@@ -1,6 +1,7 @@
 //! The words of the command line, as they are typed; what they mean is decided elsewhere.
 
 mod agents;
+mod containers;
 mod durations;
 mod limits;
 mod scripts;
@@ -26,6 +27,7 @@ pub(crate) use self::secret::{
 pub(crate) use self::streams::StreamArgs;
 pub(crate) use self::upkeep::{GcArgs, RestoreArgs, TrashArgs, TrashEmptyArgs, TrashVerb};
 pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
+pub(crate) use containers::ContainerArgs;
 pub(crate) use limits::LimitArgs;
 pub(crate) use watching::{AttachArgs, ExecArgs, LogsArgs};
 
@@ -143,7 +145,8 @@ impl Verb {
 /// Kinds of workspaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// A git worktree of each repository, on a branch of its own.
+    /// A git worktree of each repository, on a branch of its own; `bind` is another word for it.
+    #[value(alias = "bind")]
     Worktree,
     /// A private clone of each repository; its branch is brought back when the run is closed.
     Clone,
@@ -158,10 +161,10 @@ pub(crate) enum Kind {
 /// Where a run works, and with which variables.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
-    /// Executor: `worktree` or `local` [default: `worktree` inside a repository, else `local`].
+    /// Executor: `worktree`, `local` or `docker` [default: `worktree` inside a repository, else `local`].
     #[arg(long, value_name = "NAME")]
     pub executor: Option<ExecutorName>,
-    /// Kind of the workspace [default: `worktree` inside a repository, else `scratch`].
+    /// Kind of the workspace [default: `worktree` inside a repository, `clone` with `docker`, else `scratch`].
     #[arg(long, value_enum, value_name = "KIND")]
     pub workspace: Option<Kind>,
     /// Repository, or a directory in it [default: the current directory]. May be repeated.
@@ -197,6 +200,9 @@ pub(crate) struct PlaceArgs {
     /// Keep the workspace even if nothing was changed in it.
     #[arg(long)]
     pub keep: bool,
+    /// What a container is, with `docker`.
+    #[command(flatten)]
+    pub container: ContainerArgs,
 }
 
 /// How a command is run.

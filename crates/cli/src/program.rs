@@ -7,12 +7,14 @@ use groundcrew_core::{
     checkpoint::Checkpoints,
     error::{Error, ErrorKind},
     event::EventSink,
+    executor::Executor,
     id::ExecutorName,
     preparer::Preparer,
     secret::SecretStore,
     session_directory::SessionDirectory,
     store::StateStore,
 };
+use groundcrew_executor_docker::{DEFAULT_ENDPOINT, DockerConfig, DockerExecutor};
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_preparer::{
     EphemeralConfig, EphemeralPreparer, GitProgram, InPlacePreparer, ScratchConfig,
@@ -27,6 +29,15 @@ use crate::{console::Console, failing::Failing, settings::Settings, surroundings
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
+
+/// The variable that names the static supervisor for containers, where it is not beside this program.
+const CONTAINER_SUPERVISOR: &str = "GROUNDCREW_SUPERVISOR";
+
+/// How long an engine may take for one answer.
+const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// One of the program's own executors: its name, and the preparers that ready its workspaces.
+type Own = (&'static str, Arc<dyn Executor>, Vec<Arc<dyn Preparer>>);
 
 /// What a custom binary adds to the command; the default adds nothing.
 #[derive(Clone, Debug)]
@@ -184,21 +195,26 @@ impl Context {
             user: self.user_git_config(),
         })?);
         let in_place: Arc<dyn Preparer> = Arc::new(InPlacePreparer::new()?);
-        let worktree: Arc<dyn Preparer> = Arc::new(WorktreePreparer::new(WorktreeConfig {
-            worktrees: state.worktrees(),
-            trash: state.trash(),
-            locks: state.locks_path(),
-            install: state.install().clone(),
-            git: GitProgram::Search(
-                self.surroundings
-                    .variable("PATH")
-                    .unwrap_or_default()
-                    .to_owned(),
-            ),
-            user: self.user_git_config(),
-            template: None,
-            transport: self.transport(),
-        })?);
+        let worktrees = |separate| {
+            WorktreePreparer::new(WorktreeConfig {
+                separate,
+                worktrees: state.worktrees(),
+                trash: state.trash(),
+                locks: state.locks_path(),
+                install: state.install().clone(),
+                git: GitProgram::Search(
+                    self.surroundings
+                        .variable("PATH")
+                        .unwrap_or_default()
+                        .to_owned(),
+                ),
+                user: self.user_git_config(),
+                template: None,
+                transport: self.transport(),
+            })
+        };
+        let worktree: Arc<dyn Preparer> = Arc::new(worktrees(false)?);
+        let cloned: Arc<dyn Preparer> = Arc::new(worktrees(true)?);
         let ephemeral: Arc<dyn Preparer> = Arc::new(EphemeralPreparer::new(EphemeralConfig {
             sessions: state.quick_chat(),
             trash: state.trash(),
@@ -206,24 +222,66 @@ impl Context {
             user: self.user_git_config(),
         })?);
         let mut registry = Registry::new();
-        let own = [
+        let own: [Own; 3] = [
             (
                 "local",
-                [in_place, Arc::clone(&scratch), Arc::clone(&ephemeral)],
+                Arc::<LocalExecutor>::clone(executor),
+                vec![
+                    Arc::clone(&in_place),
+                    Arc::clone(&scratch),
+                    Arc::clone(&ephemeral),
+                ],
             ),
-            ("worktree", [worktree, scratch, ephemeral]),
+            (
+                "worktree",
+                Arc::<LocalExecutor>::clone(executor),
+                vec![worktree, Arc::clone(&scratch), Arc::clone(&ephemeral)],
+            ),
+            (
+                "docker",
+                self.docker(state)?,
+                vec![cloned, in_place, scratch, ephemeral],
+            ),
         ];
-        for (name, preparers) in own {
+        for (name, executor, preparers) in own {
             registry.register(Registration {
                 name: ExecutorName::new(name)?,
-                executor: Arc::<LocalExecutor>::clone(executor),
-                preparers: preparers.into(),
+                executor,
+                preparers,
             })?;
         }
         for registration in &self.program.registrations {
             registry.register(registration.clone())?;
         }
         Ok(registry)
+    }
+
+    /// Makes the executor of containers; whether there is an engine shows when it is needed.
+    fn docker(&self, state: &StateDirectory) -> Result<Arc<DockerExecutor>, Error> {
+        let mut supervisor = Vec::new();
+        if let Some(path) = self.surroundings.variable(CONTAINER_SUPERVISOR) {
+            supervisor.push(PathBuf::from(path));
+        } else if let Ok(own) = std::env::current_exe()
+            && let Some(directory) = own.parent()
+        {
+            supervisor.push(directory.join("groundcrew-supervisor"));
+            supervisor.push(directory.join("../libexec/groundcrew/groundcrew-supervisor"));
+        }
+        let endpoint = self
+            .surroundings
+            .variable("DOCKER_HOST")
+            .filter(|host| !host.is_empty())
+            .map_or(Some(DEFAULT_ENDPOINT), |host| host.to_str())
+            .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "DOCKER_HOST is no text"))?;
+        Ok(Arc::new(DockerExecutor::new(DockerConfig {
+            name: ExecutorName::new("docker")?,
+            endpoint: endpoint.to_owned(),
+            containers: state.home().join("containers"),
+            logs: state.logs(),
+            install: state.install().clone(),
+            supervisor,
+            patience: ENGINE_PATIENCE,
+        })))
     }
 
     /// Returns what of the caller's environment git needs for reaching remotes.

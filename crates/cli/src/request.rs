@@ -29,6 +29,8 @@ use crate::{
 const LOCAL: &str = "local";
 /// The executor of host processes in worktrees.
 const WORKTREE: &str = "worktree";
+/// The executor of containers.
+const DOCKER: &str = "docker";
 /// The tenant of everything that is launched from the command line.
 const TENANT: &str = "default";
 
@@ -73,6 +75,7 @@ pub(crate) fn fresh(
         lease,
         keep: args.place.keep,
         limits: args.command.limits.limits(),
+        options: args.place.container.options(),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -119,6 +122,7 @@ pub(crate) fn resumed(
         lease,
         keep: record.keep,
         limits: args.command.limits.limits(),
+        options: record.options.clone(),
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
 }
@@ -157,11 +161,17 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         .executor
         .as_ref()
         .is_some_and(|name| name.as_str() == LOCAL);
+    let docker = args
+        .executor
+        .as_ref()
+        .is_some_and(|name| name.as_str() == DOCKER);
     let inside = repository_of(here).is_some();
     let kind = args.workspace.unwrap_or(match (local, &named[..]) {
         (true, []) => Kind::Scratch,
         (true, _) => Kind::InPlace,
         (false, []) if !inside => Kind::Scratch,
+        // What runs in a container has no way into the repository, unless one is asked for.
+        (false, _) if docker => Kind::Clone,
         (false, _) => Kind::Worktree,
     });
     let of_git = matches!(kind, Kind::Worktree | Kind::Clone);

@@ -127,6 +127,26 @@ impl Limits {
     }
 }
 
+/// What an instance may do with a path of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathAccess {
+    /// Only read.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+/// A path of the host beside the workspace that the workspace does not work without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedPath {
+    /// Absolute; seen inside at the same place.
+    #[serde(with = "wire::path")]
+    pub path: PathBuf,
+    /// What may be done there.
+    pub access: PathAccess,
+}
+
 /// What to make an instance for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceSpec {
@@ -139,6 +159,10 @@ pub struct InstanceSpec {
     /// The workspace on the host, where there is one.
     #[serde(with = "wire::optional_path", default)]
     pub workspace: Option<PathBuf>,
+    /// What the workspace needs of the host beside itself, such as the git directory of a worktree; a later one that lies in
+    /// an earlier one says what may be done there. An executor of host processes sees all of the host anyway.
+    #[serde(default)]
+    pub shared: Vec<SharedPath>,
     /// How long it lives without a controller until told otherwise.
     pub lease: Lease,
     /// How much of the machine it may use.

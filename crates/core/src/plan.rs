@@ -204,6 +204,11 @@ impl Plan {
             run: self.run.clone(),
             session: self.session.clone(),
             workspace: Some(self.workspace.path.clone()),
+            shared: self
+                .contributions
+                .iter()
+                .flat_map(|(_, contribution)| contribution.shared.clone())
+                .collect(),
             lease: Lease::UNTIL_COMMIT,
             limits: self.request.limits,
             options: self.request.options.clone(),

@@ -68,7 +68,7 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         problems.push(no_preparer(&request));
     }
     // Everything else is looked at even so: all problems are told at once.
-    let spec = instance_spec(shared, cx, &session, workspace.as_ref());
+    let spec = instance_spec(shared, cx, &session, workspace.as_ref(), &contributions);
     problems.extend(registration.executor.check(&spec).err());
     problems.extend(duplicate_keys(&contributions).err());
     let directory = private_directory(&registration, adopted.as_ref(), attempt);
@@ -141,12 +141,17 @@ fn instance_spec(
     cx: PlanContext<'_>,
     session: &SessionId,
     workspace: Option<&Workspace>,
+    contributions: &Contributions,
 ) -> InstanceSpec {
     InstanceSpec {
         install: shared.parts.install.clone(),
         run: cx.run.clone(),
         session: session.clone(),
         workspace: workspace.map(|workspace| workspace.path.clone()),
+        shared: contributions
+            .iter()
+            .flat_map(|(_, contribution)| contribution.shared.clone())
+            .collect(),
         lease: Lease::UNTIL_COMMIT,
         limits: cx.request.limits,
         options: cx.request.options.clone(),

@@ -9,7 +9,7 @@ use crate::{
     cancel::CancelToken,
     env::Definition,
     error::Error,
-    executor::Progress,
+    executor::{Progress, SharedPath},
     id::{AttemptId, InstallId, PreparerName, RunId},
     identity::{Identity, Presence},
     instance::Instance,
@@ -74,6 +74,8 @@ impl PlannedResource {
 pub struct Contribution {
     /// The workspace, if it makes or picks the workspace of the run.
     pub workspace: Option<Workspace>,
+    /// What the workspace needs of the host beside itself; instances that are separated from the host get nothing else.
+    pub shared: Vec<SharedPath>,
     /// Variables.
     pub environment: Vec<Definition>,
     /// Every resource it will make, in the order of making; all are armed in one transaction before any step.

@@ -131,7 +131,7 @@ pub struct RunRecord {
     /// What its instance is limited to.
     #[serde(default, skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
-    /// What its executor was told.
+    /// What its executor was told; never a secret.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Where it is in its life.

@@ -16,14 +16,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::private_files;
 use groundcrew_core::{
     error::{Error, ErrorKind},
     id::{InstallId, InstanceId},
     identity::Identity,
 };
 use groundcrew_supervisor::{
-    CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile,
+    CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile, remove_tree,
 };
 use rustix::{
     fs::{AtFlags, CWD, Dir, Mode, OFlags, RenameFlags},
@@ -396,7 +395,7 @@ impl InstanceDirectory {
                 &self.path,
             ))?;
         }
-        private_files::remove(self.fd(), PRIVATE).map_err(|errno| {
+        remove_tree(self.fd(), PRIVATE).map_err(|errno| {
             failed(
                 "failed to remove the private files of the instance",
                 &self.path,

@@ -5,7 +5,6 @@ mod holder;
 mod instance_directory;
 mod life;
 mod old_logs;
-mod private_files;
 mod probe;
 mod room;
 mod service_manager;

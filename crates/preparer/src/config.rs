@@ -52,6 +52,8 @@ pub struct WorktreeConfig {
     pub template: Option<String>,
     /// How remotes are reached.
     pub transport: Transport,
+    /// Whether commands do not see the user's configuration, as in a container: who commits is then told in variables.
+    pub separate: bool,
 }
 
 /// Where directories of tasks are made.

@@ -183,6 +183,7 @@ impl Preparer for EphemeralPreparer {
             Error::new(ErrorKind::Unexpected, "failed to write a plan down").with_source(error)
         })?;
         Ok(Some(Contribution {
+            shared: Vec::new(),
             workspace: Some(Workspace {
                 kind: "ephemeral".to_owned(),
                 preparer: self.name.clone(),

@@ -7,6 +7,7 @@ mod client;
 pub mod log;
 mod note;
 pub mod processes;
+mod removal;
 mod server;
 mod socket;
 mod spawn;
@@ -22,6 +23,7 @@ use std::{
 
 pub use boot::boot_id;
 pub use client::{Connector, ControlStream, LoggedInstance, SupervisorInstance, UnixConnector};
+pub use removal::remove_tree;
 pub use spawn::{SupervisorSource, spawn};
 pub use start::{
     CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile, StartLock,

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 /// What a socket address holds, without the NUL byte behind it.
 const MAX_PATH: usize = 107;
@@ -14,14 +14,14 @@ const MAX_PATH: usize = 107;
 /// A path that fits into an address, and what keeps it valid.
 struct Short {
     path: PathBuf,
-    _directory: Option<OwnedFd>,
+    _held: Option<OwnedFd>,
 }
 
 fn shorten(path: &Path) -> io::Result<Short> {
     if path.as_os_str().len() <= MAX_PATH {
         return Ok(Short {
             path: path.to_owned(),
-            _directory: None,
+            _held: None,
         });
     }
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
@@ -38,7 +38,7 @@ fn shorten(path: &Path) -> io::Result<Short> {
         .join(name);
     Ok(Short {
         path,
-        _directory: Some(directory),
+        _held: Some(directory),
     })
 }
 
@@ -56,14 +56,43 @@ pub(crate) fn listen(path: &Path) -> io::Result<tokio::net::UnixListener> {
     Ok(listener)
 }
 
+/// Finds a socket, and never through a link: whoever has its directory, such as a container, would choose whom we speak to.
+fn find(path: &Path) -> io::Result<Short> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&socket)?.st_mode) != FileType::Socket {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(Short {
+        path: Path::new("/proc/self/fd").join(socket.as_raw_fd().to_string()),
+        _held: Some(socket),
+    })
+}
+
 /// Connects to a socket.
 pub(crate) async fn connect(path: &Path) -> io::Result<tokio::net::UnixStream> {
-    let short = shorten(path)?;
+    let short = find(path)?;
     tokio::net::UnixStream::connect(&short.path).await
 }
 
 /// Connects to a socket from outside of any runtime.
 pub(crate) fn connect_blocking(path: &Path) -> io::Result<std::os::unix::net::UnixStream> {
-    let short = shorten(path)?;
+    let short = find(path)?;
     std::os::unix::net::UnixStream::connect(&short.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_socket_is_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, link) = (root.path().join("own"), root.path().join("link"));
+        let _listener = std::os::unix::net::UnixListener::bind(&own).unwrap();
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        connect_blocking(&own).unwrap();
+        let error = connect_blocking(&link).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+    }
 }

@@ -69,6 +69,10 @@ pub struct StartFile {
     pub uid: u32,
     /// The boot in which it was written.
     pub boot: String,
+    /// Whether the variables that the supervisor itself was started with are the weakest ones of its processes: those of an
+    /// image, where an engine starts it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inherits: bool,
 }
 
 fn failed(message: &'static str) -> impl FnOnce(Errno) -> Error {
@@ -102,6 +106,7 @@ impl StartFile {
             limits: Limits::default(),
             uid: rustix::process::geteuid().as_raw(),
             boot: crate::boot::boot_id()?,
+            inherits: false,
         })
     }
 

@@ -97,6 +97,16 @@ impl Ground {
         ]
     }
 
+    /// Returns what `cargo xtask test` tells tests that need an engine.
+    pub(crate) fn told(name: &str) -> String {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what is told of the engine comes from outside"
+        )]
+        let told = std::env::var(name);
+        told.unwrap_or_else(|_| panic!("{name} is not set; run `cargo xtask test`"))
+    }
+
     /// Makes a repository with one commit that holds the file `f`.
     pub(crate) fn repository(&self, name: impl AsRef<OsStr>) -> Repository {
         let repository = self.empty_repository(name);

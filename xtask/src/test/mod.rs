@@ -1,5 +1,6 @@
 //! `cargo xtask test`: builds and runs every test, says what it left out and why, and writes down how each one ended.
 
+mod engine;
 mod junit;
 mod libtest;
 mod listing;
@@ -15,6 +16,7 @@ use crate::console;
 use crate::metadata::Metadata;
 use crate::process::{self, Cmd};
 
+use self::engine::Engine;
 use self::listing::Listing;
 use self::needs::Need;
 use self::results::{Outcome, Results, Summary};
@@ -57,11 +59,21 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
     needs::settle_always()?;
     let listing = Listing::build(metadata)?;
     let lacking = needs::settle(&listing.tests(), &options.require)?;
+    let engine = engine(metadata, options, &listing.tests(), &lacking)?;
+    let told = engine.as_ref().map(Engine::variables);
+    let told = told.as_ref().map_or(&[][..], |told| &told[..]);
     let mut outcomes = if process::is_installed("cargo-nextest") {
-        with_nextest(metadata, options, &lacking)?
+        with_nextest(metadata, options, &lacking, told)?
     } else {
         console::remark("cargo-nextest is not installed; running plain `cargo test`");
-        with_libtest(metadata, options, &listing, &lacking, &["--workspace"])?
+        with_libtest(
+            metadata,
+            options,
+            &listing,
+            &lacking,
+            told,
+            &["--workspace"],
+        )?
     };
     for test in listing.tests() {
         outcomes.entry(test).or_insert(Outcome::Skipped);
@@ -83,10 +95,31 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
     Ok(results)
 }
 
+/// Starts the engine, if a test that is run needs it and may have it.
+fn engine(
+    metadata: &Metadata,
+    options: &Options,
+    tests: &[String],
+    lacking: &[&Need],
+) -> Result<Option<Engine>> {
+    let runs = |test: &String| {
+        test.contains("needs_docker")
+            && (options.filter.is_empty() || options.filter.iter().any(|text| test.contains(text)))
+    };
+    if lacking.iter().any(|need| need.name == "docker") || !tests.iter().any(runs) {
+        return Ok(None);
+    }
+    Engine::start(metadata).map(Some)
+}
+
+/// What tests are told in their environment.
+type Told<'a> = &'a [(&'static str, String)];
+
 fn with_nextest(
     metadata: &Metadata,
     options: &Options,
     lacking: &[&Need],
+    told: Told<'_>,
 ) -> Result<BTreeMap<String, Outcome>> {
     let root = &metadata.workspace_root;
     let report = root.join(REPORT);
@@ -110,6 +143,9 @@ fn with_nextest(
     if !without.is_empty() {
         command = command.arg("-E").arg(without.join(" and "));
     }
+    for (name, value) in told {
+        command = command.variable(name, value);
+    }
     let status = command.status()?;
     let mut outcomes = BTreeMap::new();
     if report.exists() {
@@ -132,6 +168,7 @@ fn with_nextest(
         options,
         &listing,
         lacking,
+        told,
         &["--workspace", "--doc"],
     )?);
     Ok(outcomes)
@@ -143,6 +180,7 @@ fn with_libtest(
     options: &Options,
     listing: &Listing,
     lacking: &[&Need],
+    told: Told<'_>,
     what: &[&str],
 ) -> Result<BTreeMap<String, Outcome>> {
     let mut command = Cmd::cargo(&metadata.workspace_root)
@@ -151,6 +189,9 @@ fn with_libtest(
         .variable("CARGO_TERM_COLOR", "never")
         .arg("--")
         .args(&options.filter);
+    for (name, value) in told {
+        command = command.variable(name, value);
+    }
     for need in lacking {
         command = command.args(["--skip".to_owned(), need.marker()]);
     }

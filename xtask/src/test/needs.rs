@@ -23,7 +23,7 @@ pub(super) struct Need {
     lacks: fn() -> Option<String>,
 }
 
-const NEEDS: [Need; 5] = [
+const NEEDS: [Need; 6] = [
     Need {
         name: "git",
         packages: &["git"],
@@ -53,6 +53,13 @@ const NEEDS: [Need; 5] = [
         packages: &["git-lfs"],
         always: false,
         lacks: || lacks_program("git-lfs"),
+    },
+    // An engine of our own is started for these; see `engine`.
+    Need {
+        name: "docker",
+        packages: &["docker.io", "iptables", "busybox-static"],
+        always: false,
+        lacks: lacks_docker,
     },
 ];
 
@@ -150,6 +157,16 @@ fn provide(need: &Need) -> Option<String> {
 
 fn lacks_program(name: &str) -> Option<String> {
     (!process::is_installed(name)).then(|| format!("there is no `{name}`"))
+}
+
+/// Says what is missing for an engine of our own.
+fn lacks_docker() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root can start an engine for containers".to_owned());
+    }
+    ["dockerd", "docker", "busybox"]
+        .into_iter()
+        .find_map(lacks_program)
 }
 
 fn lacks_git() -> Option<String> {

@@ -92,6 +92,7 @@ pub(crate) fn instance_spec(lease: Lease) -> InstanceSpec {
         run: RunId::new("run-1").unwrap(),
         session: SessionId::new("session-1").unwrap(),
         workspace: None,
+        shared: Vec::new(),
         lease,
         limits: Limits::default(),
         options: serde_json::Map::new(),

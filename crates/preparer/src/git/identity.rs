@@ -37,6 +37,38 @@ pub(crate) fn missing(config: &Config, given: &[Definition]) -> Result<Vec<Defin
     Ok(definitions)
 }
 
+/// Returns definitions of the identity that the configuration gives, for commands that do not see it.
+///
+/// What is only inherited does not reach them either.
+pub(crate) fn configured(config: &Config, given: &[Definition]) -> Result<Vec<Definition>, Error> {
+    let mut definitions = Vec::new();
+    for who in ["author", "committer"] {
+        for part in ["name", "email"] {
+            let key = Key::new(OsString::from(format!("GIT_{who}_{part}").to_uppercase()))?;
+            let said = given
+                .iter()
+                .any(|definition| definition.key == key && definition.tier != Tier::Inherited);
+            let value = [format!("{who}.{part}"), format!("user.{part}")]
+                .into_iter()
+                .find_map(|key| {
+                    config
+                        .get_string(&key)
+                        .ok()
+                        .filter(|value| !value.is_empty())
+                });
+            if let (Some(value), false) = (value, said) {
+                definitions.push(Definition::literal(
+                    key,
+                    value,
+                    Tier::Fallback,
+                    "git configuration",
+                ));
+            }
+        }
+    }
+    Ok(definitions)
+}
+
 /// Returns what to tell a person about an identity that was filled in, if one was.
 pub(crate) fn warning(filled_in: &[Definition]) -> Option<String> {
     let told = || format!("git has no identity here; commits are made as {NAME} <{EMAIL}>");

@@ -146,6 +146,7 @@ impl Preparer for ScratchPreparer {
             Error::new(ErrorKind::Unexpected, "failed to write a plan down").with_source(error)
         })?;
         Ok(Some(Contribution {
+            shared: Vec::new(),
             workspace: Some(Workspace {
                 kind: "scratch".to_owned(),
                 preparer: self.name.clone(),

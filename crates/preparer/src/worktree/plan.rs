@@ -7,12 +7,13 @@ use std::{
 };
 
 use groundcrew_core::{
-    env::Definition,
+    env::{Definition, Tier},
     error::{Error, ErrorKind},
+    executor::{PathAccess, SharedPath},
     preparer::{Contribution, PlannedResource},
     undo::Due,
     wire::OsText,
-    workspace::{Submodules, Workspace, WorkspaceRepository},
+    workspace::{CloneObjects, Submodules, Workspace, WorkspaceRepository},
 };
 
 use super::{
@@ -51,6 +52,7 @@ pub(super) fn plan(
     let several = chosen.len() > 1;
     let mut warnings = Vec::new();
     let mut environments = Vec::new();
+    let mut told = Vec::new();
     let mut states = Vec::new();
     let mut start = planned.directory.clone();
     for (one, part) in chosen.iter().zip(&planned.parts) {
@@ -72,12 +74,20 @@ pub(super) fn plan(
                 warning
             }
         }));
-        environments.push(identity::missing(&config, &wanted.given)?);
+        environments.push(missing(shared, &config, &wanted.given)?);
+        if shared.config.separate && told.is_empty() {
+            told = identity::configured(&config, &wanted.given)?;
+        }
         states.push(state(shared, wanted, (&planned, part), one, &config)?);
     }
-    let environment = missing_everywhere(environments);
+    let mut environment = missing_everywhere(environments);
     warnings.extend(identity::warning(&environment));
+    environment.extend(told);
+    let paths = chosen
+        .iter()
+        .flat_map(|one| shared_paths(&one.source.common, wanted.clones));
     Ok(Contribution {
+        shared: paths.collect(),
         workspace: workspace(wanted, &planned, &chosen, start),
         environment,
         resources: resources(wanted, &planned, &states)?,
@@ -103,13 +113,22 @@ pub(super) fn reopened(
         .skip(1)
         .map(|part| &part.repository);
     let mut environments = Vec::new();
+    let mut told = Vec::new();
+    let mut paths = Vec::new();
     for place in std::iter::once(first).chain(others) {
-        let config = settings::layered(&discover(place)?.repository, &shared.config.user)
+        let source = discover(place)?;
+        let config = settings::layered(&source.repository, &shared.config.user)
             .map_err(|error| git_error("failed to read the configuration of git", error))?;
-        environments.push(identity::missing(&config, given)?);
+        environments.push(missing(shared, &config, given)?);
+        if shared.config.separate && told.is_empty() {
+            told = identity::configured(&config, given)?;
+        }
+        let clones = (workspace.kind == super::report::CLONE).then_some(CloneObjects::Shared);
+        paths.extend(shared_paths(&source.common, clones));
     }
-    let environment = missing_everywhere(environments);
+    let mut environment = missing_everywhere(environments);
     let mut warnings: Vec<String> = identity::warning(&environment).into_iter().collect();
+    environment.extend(told);
     warnings.extend(gone.iter().map(|tree| {
         format!(
             "the worktree {} is gone; it is made again as it was last committed and staged, without other files",
@@ -118,6 +137,7 @@ pub(super) fn reopened(
     }));
     Ok(Contribution {
         warnings,
+        shared: paths,
         environment,
         state: if gone.is_empty() {
             String::new()
@@ -126,6 +146,43 @@ pub(super) fn reopened(
         },
         ..Contribution::default()
     })
+}
+
+/// Returns the variables that a repository cannot do without; what is only inherited does not reach separate commands.
+fn missing(
+    shared: &Shared,
+    config: &git2::Config,
+    given: &[Definition],
+) -> Result<Vec<Definition>, Error> {
+    let reaches: Vec<_> = given
+        .iter()
+        .filter(|definition| !shared.config.separate || definition.tier != Tier::Inherited)
+        .cloned()
+        .collect();
+    identity::missing(config, &reaches)
+}
+
+/// Returns what a workspace needs of its repository, for instances that are separated from the host.
+///
+/// * A worktree is nothing without the git directory; what would be executed or believed there can only be read.
+/// * A clone needs nothing but the objects that it did not copy.
+fn shared_paths(common: &Path, clones: Option<CloneObjects>) -> Vec<SharedPath> {
+    let share = |path: PathBuf, access| SharedPath { path, access };
+    match clones {
+        Some(CloneObjects::Copied) => Vec::new(),
+        Some(CloneObjects::Shared) => vec![share(common.join("objects"), PathAccess::Read)],
+        None => {
+            let mut shares = vec![share(common.to_owned(), PathAccess::Write)];
+            for name in ["hooks", "config", "info"] {
+                shares.push(share(common.join(name), PathAccess::Read));
+            }
+            let own = common.join("config.worktree");
+            if own.exists() {
+                shares.push(share(own, PathAccess::Read));
+            }
+            shares
+        }
+    }
 }
 
 /// Returns the variables that no repository can do without: one would outrank another repository's own identity.

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The kind of a workspace of private clones.
-const CLONE: &str = "clone";
+pub(super) const CLONE: &str = "clone";
 /// How many commits a report names.
 const MAX_COMMITS: usize = 1_000;
 

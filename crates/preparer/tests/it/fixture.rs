@@ -223,6 +223,7 @@ impl Fixture {
 
     pub(crate) fn preparer_of(&self, user: UserGitConfig) -> WorktreePreparer {
         WorktreePreparer::new(WorktreeConfig {
+            separate: false,
             worktrees: self.home().join("worktrees"),
             trash: self.home().join("trash"),
             locks: self.home().join("locks"),

@@ -13,6 +13,7 @@
 //! * Directories are 0700, files 0600; no value of a variable is ever stored.
 //! * A log is read from its files, by the supervisor and by anybody else in the same way.
 
+mod files;
 mod frame;
 mod listing;
 mod reader;

@@ -15,6 +15,7 @@ use groundcrew_core::{
 };
 
 use super::{
+    files,
     frame::{HEADER, Header},
     record::{self, Record},
     segments,
@@ -48,7 +49,7 @@ struct Segment {
 impl Segment {
     fn open(directory: &Path, start: u64) -> io::Result<Self> {
         Ok(Self {
-            file: File::open(segments::path(directory, start))?,
+            file: files::open(directory, &segments::name(start))?,
             start,
             at: 0,
             buffer: BytesMut::new(),

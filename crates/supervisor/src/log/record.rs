@@ -14,11 +14,17 @@ use groundcrew_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::frame::{EXIT_LEN, decode_exit};
+use super::{
+    files,
+    frame::{EXIT_LEN, decode_exit},
+};
 
 const STATE: &str = "state.json";
 const EXIT: &str = "exit";
 const VERSION: u32 = 1;
+
+/// What a record may take: arguments at the kernel's limits, escaped, and what is said of them.
+const MAX_STATE: usize = 64 << 20;
 
 /// What is remembered of a process that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +71,7 @@ impl Record {
     /// Reads it; `None` when no process was started in that directory.
     pub(crate) fn load(directory: &Path) -> Result<Option<Self>, Error> {
         let path = directory.join(STATE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match files::read(directory, STATE, MAX_STATE) {
             Ok(bytes) => bytes,
             Err(e)
                 if matches!(
@@ -139,7 +145,7 @@ pub(crate) fn clear(directory: &Path) -> io::Result<()> {
 /// Reads the exit frame; `None` while there is none.
 pub(crate) fn exit(directory: &Path) -> Result<Option<Frame>, Error> {
     let path = directory.join(EXIT);
-    match std::fs::read(&path) {
+    match files::read(directory, EXIT, EXIT_LEN) {
         Ok(bytes) => Ok(decode_exit(&bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => {

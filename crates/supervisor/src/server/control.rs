@@ -22,12 +22,16 @@ pub(super) struct Control {
     pub(super) ended: Notify,
     /// Counts pieces that readers took, so that the last ones can be told from those who read no more.
     pub(super) progress: Cell<u64>,
+    base: Environment,
     writers: RefCell<BTreeMap<ProcessId, oneshot::Sender<()>>>,
 }
 
 impl Control {
-    pub(super) fn new(start: StartFile, processes: Processes) -> Self {
+    /// `base` holds the weakest variables.
+    pub(super) fn new(start: StartFile, processes: Processes, base: Environment) -> Self {
+        processes.set_environment(base.clone());
         Self {
+            base,
             lease: Rc::new(LeaseClock::start(start.lease)),
             start,
             processes,
@@ -44,6 +48,12 @@ impl Control {
         // Dropping the earlier sender tells the earlier writer.
         drop(self.writers.borrow_mut().insert(id.clone(), sender));
         receiver
+    }
+
+    /// Takes the run's variables, in place of earlier ones.
+    pub(super) fn set_environment(&self, environment: &Environment) {
+        self.processes
+            .set_environment(self.base.overlaid(environment));
     }
 
     /// Forgets the run's variables.

@@ -17,7 +17,10 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::Write as _,
-    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::OpenOptionsExt as _,
+    },
     path::Path,
     process::ExitCode,
     rc::Rc,
@@ -25,6 +28,7 @@ use std::{
 };
 
 use groundcrew_core::{
+    env::{Environment, Key},
     error::{Chain, Error, ErrorKind, ErrorReport},
     process::EndCause,
 };
@@ -167,7 +171,32 @@ async fn come_up(
         limits: start.limits,
     })?;
     let listener = listen(&start)?;
-    Ok((lock, signals, listener, Control::new(start, processes)))
+    let base = if start.inherits {
+        own_environment()
+    } else {
+        Environment::new()
+    };
+    Ok((
+        lock,
+        signals,
+        listener,
+        Control::new(start, processes, base),
+    ))
+}
+
+/// Reads the variables that this program was started with; one that no process could be given is left out.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever wrote the start file asks for the variables that the engine gave us"
+)]
+fn own_environment() -> Environment {
+    let mut environment = Environment::new();
+    for (name, value) in std::env::vars_os() {
+        if let Ok(key) = Key::new(name) {
+            environment.set(key, value.into_vec());
+        }
+    }
+    environment
 }
 
 /// Writes down where the processes will be, if there is a cgroup for them.

@@ -82,9 +82,7 @@ async fn route(
         (&Method::GET, []) => Ok(body::json(&hello(control, version))),
         (&Method::PUT, ["environment"]) => {
             let bytes = body::read(incoming, MAX_ENVIRONMENT).await?;
-            control
-                .processes
-                .set_environment(wire::decode_environment(&bytes)?);
+            control.set_environment(&wire::decode_environment(&bytes)?);
             Ok(body::json(&()))
         }
         (&Method::PUT, ["lease"]) => {

@@ -191,6 +191,7 @@ impl Preparer for MemoryPreparer {
             });
         Ok(Some(Contribution {
             workspace,
+            shared: Vec::new(),
             environment: self.environment.clone(),
             resources,
             warnings: self.warnings.clone(),

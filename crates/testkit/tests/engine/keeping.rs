@@ -142,6 +142,7 @@ async fn f134_what_no_launch_armed_is_reported_and_never_touched() {
         run: RunId::generate().unwrap(),
         session: SessionId::new("stranger").unwrap(),
         workspace: None,
+        shared: Vec::new(),
         lease: Lease::Unlimited,
         limits: Limits::default(),
         options: serde_json::Map::new(),

@@ -78,6 +78,7 @@ pub(crate) fn instance_spec(world: &MemoryWorld) -> InstanceSpec {
         run: RunId::new("run").unwrap(),
         session: SessionId::new("session").unwrap(),
         workspace: Some(PathBuf::from("/memory")),
+        shared: Vec::new(),
         lease: Lease::UNTIL_COMMIT,
         limits: Limits::default(),
         options: serde_json::Map::new(),

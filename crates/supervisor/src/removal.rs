@@ -1,4 +1,4 @@
-//! Removes the private files of an instance, whatever its processes made of that directory.
+//! Removes the files of an instance, whatever its processes made of that directory; for executors on the host.
 //!
 //! Nothing here follows a link or crosses a mount: what is mounted below stays, and is told as an error.
 
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 128;
 /// # Errors
 ///
 /// `EXDEV` when something is mounted in it; `ENAMETOOLONG` when it is too deep; else what the kernel says.
-pub(crate) fn remove(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+pub fn remove_tree(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     remove_entry(directory, &name, MAX_DEPTH)
 }
@@ -80,11 +80,11 @@ mod tests {
         fs::write(private.join("a/b/file"), "x").unwrap();
         symlink(&outside, private.join("a/link")).unwrap();
         let top = fs::File::open(ground.path()).unwrap();
-        remove(top.as_fd(), "private").unwrap();
+        remove_tree(top.as_fd(), "private").unwrap();
         assert!(!private.exists() && outside.join("kept").exists());
-        remove(top.as_fd(), "private").unwrap();
+        remove_tree(top.as_fd(), "private").unwrap();
         symlink(&outside, &private).unwrap();
-        remove(top.as_fd(), "private").unwrap();
+        remove_tree(top.as_fd(), "private").unwrap();
         assert!(fs::symlink_metadata(&private).is_err() && outside.join("kept").exists());
     }
 
@@ -97,6 +97,6 @@ mod tests {
         }
         fs::create_dir_all(&path).unwrap();
         let top = fs::File::open(ground.path()).unwrap();
-        assert_eq!(remove(top.as_fd(), "private"), Err(Errno::NAMETOOLONG));
+        assert_eq!(remove_tree(top.as_fd(), "private"), Err(Errno::NAMETOOLONG));
     }
 }

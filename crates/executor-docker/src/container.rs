@@ -1,0 +1,284 @@
+//! What a container is made of: hardened by default, nothing of the run's variables in it, every mount a structured one.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use bollard::{
+    models::{
+        ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountType,
+        RestartPolicy, RestartPolicyNameEnum,
+    },
+    query_parameters::CreateContainerOptions,
+};
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    executor::{InstanceSpec, PathAccess},
+    id::{AttemptId, InstanceId},
+};
+
+use crate::{
+    engine::{Engine, said},
+    inside,
+    labels::Labels,
+    limits::EngineLimits,
+    options::{Bind, Options},
+    place::{CONTROL, Place},
+};
+
+/// What a container is made for.
+#[derive(Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) id: &'a InstanceId,
+    pub(crate) spec: &'a InstanceSpec,
+    pub(crate) options: &'a Options,
+    pub(crate) image: &'a str,
+    pub(crate) user: (u32, u32),
+    pub(crate) program: &'a Path,
+    pub(crate) place: &'a Place,
+    pub(crate) logs: &'a Path,
+}
+
+/// Returns the name of an instance's container: in no need of being escaped, and nobody else's by chance.
+pub(crate) fn name(id: &InstanceId) -> String {
+    format!("groundcrew-{id}")
+}
+
+/// Returns the attempt that makes an instance.
+///
+/// # Errors
+///
+/// `InvalidInput` when the id is not that of an attempt: containers are found again by it.
+pub(crate) fn attempt(id: &InstanceId) -> Result<AttemptId, Error> {
+    id.as_str().parse()
+}
+
+fn text(path: &Path) -> Result<String, Error> {
+    path.to_str().map(ToOwned::to_owned).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "engines take only paths that are text; use another place",
+        )
+        .with("path", path.display())
+    })
+}
+
+fn bind(source: &Path, target: &Path, read_only: bool) -> Result<Mount, Error> {
+    Ok(Mount {
+        typ: Some(MountType::BIND),
+        source: Some(text(source)?),
+        target: Some(text(target)?),
+        read_only: Some(read_only),
+        ..Mount::default()
+    })
+}
+
+/// Checks that what is mounted exists, so that the error names it, and that it is not the engine itself.
+///
+/// # Errors
+///
+/// `InvalidInput`, naming the path.
+fn check_source(engine: &Engine, source: &Path) -> Result<(), Error> {
+    let real = std::fs::canonicalize(source).map_err(|e| {
+        let kind = match e.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::InvalidInput,
+            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(
+            kind,
+            "what is to be mounted does not exist on this host; create it, or name another path",
+        )
+        .with("source", source.display())
+        .with_source(e)
+    })?;
+    let socket = engine
+        .socket()
+        .and_then(|path| std::fs::canonicalize(path).ok());
+    let holds = |socket: &PathBuf| socket.starts_with(&real);
+    if real.parent().is_none() || socket.as_ref().is_some_and(holds) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "a path that holds the engine's own socket is never mounted: it would give away this host",
+        )
+        .with("source", source.display()));
+    }
+    Ok(())
+}
+
+impl Order<'_> {
+    fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
+        let mut mounts = vec![
+            bind(self.program, Path::new(inside::PROGRAM), true)?,
+            bind(
+                &self.place.path().join(CONTROL),
+                Path::new(inside::CONTROL),
+                false,
+            )?,
+            bind(self.logs, Path::new(inside::LOGS), false)?,
+        ];
+        if let Some(workspace) = &self.spec.workspace {
+            check_source(engine, workspace)?;
+            mounts.push(bind(workspace, workspace, false)?);
+        }
+        for share in &self.spec.shared {
+            check_source(engine, &share.path)?;
+            mounts.push(bind(
+                &share.path,
+                &share.path,
+                share.access == PathAccess::Read,
+            )?);
+        }
+        for Bind {
+            source,
+            target,
+            read_only,
+        } in &self.options.mounts
+        {
+            check_source(engine, source)?;
+            mounts.push(bind(source, target, *read_only)?);
+        }
+        Ok(mounts)
+    }
+
+    /// Describes the container.
+    pub(crate) fn body(&self, engine: &Engine) -> Result<ContainerCreateBody, Error> {
+        let labels = Labels {
+            install: self.spec.install.clone(),
+            attempt: attempt(self.id)?,
+            run: self.spec.run.clone(),
+            session: self.spec.session.clone(),
+        };
+        let (user, group) = self.user;
+        let options = self.options;
+        let limits = EngineLimits::of(&self.spec.limits)?;
+        // It gets the mode that the image's own has, which may be closed to this user.
+        let tmpfs = options.read_only.then(|| {
+            let flags = format!("rw,nosuid,nodev,mode=1777,uid={user},gid={group}");
+            HashMap::from([("/tmp".to_owned(), flags)])
+        });
+        let host = HostConfig {
+            memory: limits.memory,
+            // No more with swap than without.
+            memory_swap: limits.memory,
+            nano_cpus: limits.nano_cpus,
+            pids_limit: Some(limits.processes),
+            network_mode: Some(options.network.clone()),
+            mounts: Some(self.mounts(engine)?),
+            tmpfs,
+            readonly_rootfs: Some(options.read_only),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges:true".to_owned()]),
+            ipc_mode: Some("private".to_owned()),
+            // The supervisor reaps; a second init would only be between us and it.
+            init: Some(false),
+            auto_remove: Some(false),
+            restart_policy: Some(RestartPolicy {
+                name: Some(RestartPolicyNameEnum::NO),
+                ..RestartPolicy::default()
+            }),
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("json-file".to_owned()),
+                config: Some(HashMap::from([
+                    ("max-size".to_owned(), "1m".to_owned()),
+                    ("max-file".to_owned(), "1".to_owned()),
+                ])),
+            }),
+            ..HostConfig::default()
+        };
+        Ok(ContainerCreateBody {
+            image: Some(self.image.to_owned()),
+            // In place of the image's own, which would swallow us.
+            entrypoint: Some(vec![inside::PROGRAM.to_owned()]),
+            cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),
+            working_dir: Some("/".to_owned()),
+            user: Some(format!("{user}:{group}")),
+            labels: Some(labels.to_map()),
+            tty: Some(false),
+            open_stdin: Some(false),
+            stop_signal: Some("SIGTERM".to_owned()),
+            // What the image checks is not what runs.
+            healthcheck: Some(HealthConfig {
+                test: Some(vec!["NONE".to_owned()]),
+                ..HealthConfig::default()
+            }),
+            host_config: Some(host),
+            ..ContainerCreateBody::default()
+        })
+    }
+}
+
+/// Asks the engine to make a container; returns its id.
+///
+/// # Errors
+///
+/// `Conflict` when another container has the name; the engine's own words about what it did not accept.
+pub(crate) async fn create(
+    engine: &Engine,
+    id: &InstanceId,
+    body: ContainerCreateBody,
+) -> Result<String, Error> {
+    let client = engine.client().await?;
+    let options = CreateContainerOptions {
+        name: Some(name(id)),
+        ..CreateContainerOptions::default()
+    };
+    let made = engine
+        .call(
+            "making the container",
+            client.create_container(Some(options), body),
+        )
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::Conflict => Error::new(
+                ErrorKind::Conflict,
+                "another container has the name; it is left alone, and the launch may be tried again",
+            )
+            .with("container", name(id))
+            .with_source(error),
+            ErrorKind::InvalidInput => Error::new(
+                ErrorKind::InvalidInput,
+                "the engine does not accept the container; see what it said about mounts, limits and network",
+            )
+            .with_source(error),
+            _ => error,
+        })?;
+    Ok(made.id)
+}
+
+/// Starts a container.
+///
+/// # Errors
+///
+/// What the engine said, with its kind: a network or a runtime that is missing, a mount that vanished.
+pub(crate) async fn start(
+    engine: &Engine,
+    container: &str,
+    options: &Options,
+) -> Result<(), Error> {
+    let client = engine.client().await?;
+    let call = client.start_container(
+        container,
+        None::<bollard::query_parameters::StartContainerOptions>,
+    );
+    match engine.call("starting the container", call).await {
+        Ok(()) => Ok(()),
+        Err(error) if error.get("status") == Some("304") => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound && options.network != "default" => {
+            Err(Error::new(
+                ErrorKind::NotFound,
+                "the container cannot be started; is there a network of that name?",
+            )
+            .with("network", &options.network)
+            .with_source(error))
+        }
+        Err(error) => match engine.condition(container).await {
+            // The engine keeps the reason with the container, also where its answer was lost.
+            Ok(Some(condition)) if !condition.said.is_empty() => {
+                Err(error.with("container_said", said(&condition.said)))
+            }
+            _ => Err(error),
+        },
+    }
+}

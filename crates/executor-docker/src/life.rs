@@ -1,0 +1,214 @@
+//! The beginning and the end of a container: waiting until its supervisor is up, and taking it away whatever it is.
+
+use std::{path::Path, time::Duration};
+
+use groundcrew_core::{
+    error::{Error, ErrorKind, ErrorReport},
+    id::{InstallId, InstanceId},
+    identity::Identity,
+};
+use groundcrew_supervisor::{Connector as _, SOCKET, UnixConnector};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::{
+    engine::{Engine, Listed, said},
+    labels::{ATTEMPT, INSTALL, Labels},
+};
+
+/// How long a container's supervisor may take to come up.
+const UP_TIME: Duration = Duration::from_secs(30);
+
+/// How long processes may take after they were asked to end, the supervisor's own killing included.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// How long a container that the engine was asked for is looked for once it cannot be asked for it any more.
+pub(crate) const LATE: Duration = Duration::from_secs(2);
+
+/// How long the looks are apart.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// The first word of a supervisor, which the engine keeps.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FirstWord {
+    Ready {},
+    Failed(ErrorReport),
+}
+
+/// Waits until the supervisor of a container listens; the container's own end is noticed meanwhile.
+///
+/// # Errors
+///
+/// Why it did not come up: its own words, the exit code, or that memory ran out.
+pub(crate) async fn up(engine: &Engine, container: &str, control: &Path) -> Result<(), Error> {
+    let connector = UnixConnector::new(control.join(SOCKET));
+    tokio::select! {
+        biased;
+        () = listens(&connector) => Ok(()),
+        ended = engine.ended(container) => {
+            ended?;
+            Err(why(engine, container).await)
+        }
+        () = tokio::time::sleep(UP_TIME) => Err(Error::new(
+            ErrorKind::TimedOut,
+            "the container runs, but its supervisor did not come up in time",
+        )
+        .with("container", container)
+        .with("seconds", UP_TIME.as_secs())),
+    }
+}
+
+/// Waits until somebody listens; what happens inside a container has no event for us but its effect.
+///
+/// That its socket exists is not enough: for a moment nobody listens on it.
+async fn listens(connector: &UnixConnector) {
+    let mut pause = Duration::from_millis(1);
+    while connector
+        .open()
+        .await
+        .is_err_and(|error| error.kind() == ErrorKind::Unavailable)
+    {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(10));
+    }
+}
+
+/// Tells why a container ended before its supervisor was up.
+async fn why(engine: &Engine, container: &str) -> Error {
+    let condition = match engine.condition(container).await {
+        Ok(condition) => condition.unwrap_or_default(),
+        Err(error) => return error,
+    };
+    let (out, err) = engine.output(container).await.unwrap_or_default();
+    let word = out
+        .lines()
+        .find_map(|line| serde_json::from_str::<FirstWord>(line).ok());
+    if let Some(FirstWord::Failed(report)) = word {
+        return Error::from(report).with("container", container);
+    }
+    let code = condition
+        .exit_code
+        .map_or_else(|| "unknown".to_owned(), |code| code.to_string());
+    let error = if condition.out_of_memory {
+        Error::new(
+            ErrorKind::ResourceExhausted,
+            "the container ran out of memory before its supervisor was up; raise --memory",
+        )
+    } else {
+        Error::new(
+            ErrorKind::Unavailable,
+            "the container ended before its supervisor was up",
+        )
+        .retryable(false)
+    };
+    error.with("exit_code", code).with(
+        "container_said",
+        said(&format!("{out}{err}{}", condition.said)),
+    )
+}
+
+/// Finds the containers of an instance: one, none, or what forged its labels.
+pub(crate) async fn find(
+    engine: &Engine,
+    install: &InstallId,
+    id: &InstanceId,
+) -> Result<Vec<Listed>, Error> {
+    let labels = vec![Labels::filter(install), format!("{ATTEMPT}={id}")];
+    let mut found = engine.list(labels).await?;
+    // Exactly these, whatever an engine makes of a filter.
+    found.retain(|container| {
+        container.labels.get(INSTALL).map(String::as_str) == Some(install.as_str())
+            && container.labels.get(ATTEMPT).map(String::as_str) == Some(id.as_str())
+    });
+    Ok(found)
+}
+
+/// Returns the one container of these that is meant; the error says why none may be touched.
+pub(crate) fn chosen(
+    found: Vec<Listed>,
+    identity: Option<&Identity>,
+) -> Result<Option<Listed>, String> {
+    match identity {
+        Some(identity) => {
+            let ids: Vec<_> = found.iter().map(|one| one.id.clone()).collect();
+            match found.into_iter().find(|one| one.id == identity.0) {
+                Some(one) => Ok(Some(one)),
+                None if ids.is_empty() => Ok(None),
+                None => Err(format!(
+                    "it is container {}, not {identity}",
+                    ids.join(", ")
+                )),
+            }
+        }
+        None if found.len() > 1 => Err(format!(
+            "{} containers have its labels, and nothing tells which one is ours",
+            found.len()
+        )),
+        None => Ok(found.into_iter().next()),
+    }
+}
+
+/// Ends and removes a container; returns when the engine does not know it any more.
+///
+/// # Errors
+///
+/// The engine's; then the container is still there, and the removal is to be tried again.
+pub(crate) async fn remove(engine: &Engine, container: &Listed) -> Result<(), Error> {
+    if container.running && !container.paused {
+        engine.stop(&container.id, GRACE).await?;
+    }
+    match engine.remove(&container.id).await {
+        // Somebody else removes it too.
+        Err(error) if error.kind() == ErrorKind::Conflict => {
+            gone(engine, &container.id, error).await
+        }
+        removed => removed,
+    }
+}
+
+async fn gone(engine: &Engine, container: &str, why: Error) -> Result<(), Error> {
+    let deadline = Instant::now() + engine.patience();
+    let mut pause = Duration::from_millis(10);
+    while engine.condition(container).await?.is_some() {
+        if Instant::now() >= deadline {
+            return Err(why);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn listed(id: &str) -> Listed {
+        Listed {
+            id: id.to_owned(),
+            labels: HashMap::new(),
+            running: false,
+            paused: false,
+        }
+    }
+
+    #[test]
+    fn f123_a_container_is_taken_by_its_id_where_that_is_known_and_never_by_a_guess() {
+        let identity = Identity("one".to_owned());
+        let ids = |found: Result<Option<Listed>, String>| found.map(|one| one.map(|one| one.id));
+        assert_eq!(
+            ids(chosen(vec![listed("two"), listed("one")], Some(&identity))),
+            Ok(Some("one".to_owned()))
+        );
+        assert!(chosen(vec![listed("two")], Some(&identity)).is_err());
+        assert_eq!(ids(chosen(Vec::new(), Some(&identity))), Ok(None));
+        assert_eq!(
+            ids(chosen(vec![listed("two")], None)),
+            Ok(Some("two".to_owned()))
+        );
+        assert!(chosen(vec![listed("one"), listed("two")], None).is_err());
+    }
+}

@@ -1,0 +1,459 @@
+//! The host's side of a container: a directory for each instance, of which the container sees only one part.
+//!
+//! ```text
+//! <containers>/<id>/owner.json   ours: who made it; never seen inside
+//! <containers>/<id>/creating     ours: the engine was asked to make it, and has not answered yet
+//! <containers>/<id>/control/     seen inside as /.groundcrew/control: start file, control socket, private files
+//! <logs>/<id>/                   seen inside as /.groundcrew/logs
+//! ```
+//!
+//! What is in `control` and in the logs may be written by anybody inside; nothing there is believed, and no link followed.
+//!
+//! A removal first gives the directory another name: a container whose creation the engine still has before it is then
+//! refused, because what it mounts is not there any more.
+
+use std::{
+    ffi::OsString,
+    fs::{DirBuilder, File},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    id::{InstallId, InstanceId},
+};
+use groundcrew_supervisor::START_FILE;
+use rustix::{
+    fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, RenameFlags, Uid},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::options::Control;
+
+/// The part of the directory that the container sees.
+pub(crate) const CONTROL: &str = "control";
+
+const OWNER: &str = "owner.json";
+const CREATING: &str = "creating";
+const VERSION: u32 = 1;
+
+/// What the name of a directory begins with that is being removed; no id begins so.
+const TRASH: &str = ".trash-";
+
+const OPEN_DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::RDONLY)
+    .union(OFlags::CLOEXEC);
+
+/// Who made an instance, and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    version: u32,
+    pub(crate) install: InstallId,
+    pub(crate) instance: InstanceId,
+    /// Whether the supervisor is reached by a bridge in the container.
+    pub(crate) exec: bool,
+}
+
+impl Owner {
+    pub(crate) fn new(install: &InstallId, instance: &InstanceId, control: Control) -> Self {
+        Self {
+            version: VERSION,
+            install: install.clone(),
+            instance: instance.clone(),
+            exec: control == Control::Exec,
+        }
+    }
+}
+
+/// The directory that holds those of all instances.
+#[derive(Debug)]
+pub(crate) struct Root {
+    path: PathBuf,
+}
+
+/// The directory of one instance, held open.
+#[derive(Debug)]
+pub(crate) struct Place {
+    root: OwnedFd,
+    directory: OwnedFd,
+    path: PathBuf,
+    pub(crate) trashed: bool,
+    /// None while it is made or removed.
+    pub(crate) owner: Option<Owner>,
+}
+
+fn failed<'a>(message: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> Error + use<'a> {
+    move |errno| Error::io(message, errno.into()).with("path", path.display())
+}
+
+fn trash_name(id: &InstanceId) -> String {
+    format!("{TRASH}{id}")
+}
+
+impl Root {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it; none if there certainly is none.
+    fn open(&self) -> Result<Option<OwnedFd>, Error> {
+        match rustix::fs::openat(CWD, &self.path, OPEN_DIRECTORY, Mode::empty()) {
+            Ok(root) => Ok(Some(root)),
+            Err(Errno::NOENT) if self.path.parent().is_some_and(Path::is_dir) => Ok(None),
+            Err(errno) => Err(failed(
+                "failed to open the directory of containers",
+                &self.path,
+            )(errno)),
+        }
+    }
+
+    /// Makes the directory of a new instance.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` when the name is taken, also by one that is being removed; what has it is left alone.
+    pub(crate) fn create(&self, owner: &Owner) -> Result<Place, Error> {
+        let id = &owner.instance;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+            .map_err(|e| {
+                Error::io("failed to make the directory of containers", e)
+                    .with("path", self.path.display())
+            })?;
+        let root = rustix::fs::openat(CWD, &self.path, OPEN_DIRECTORY, Mode::empty()).map_err(
+            failed("failed to open the directory of containers", &self.path),
+        )?;
+        let path = self.path.join(id.as_str());
+        let taken = || {
+            Error::new(ErrorKind::AlreadyExists, "an instance of this name exists")
+                .with("instance", id)
+        };
+        match rustix::fs::statat(&root, trash_name(id), AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Ok(_) => return Err(taken()),
+            Err(errno) => return Err(failed("failed to look at an instance", &path)(errno)),
+        }
+        match rustix::fs::mkdirat(&root, id.as_str(), Mode::RWXU) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(taken()),
+            Err(errno) => {
+                return Err(failed("failed to make the directory of a container", &path)(errno));
+            }
+        }
+        let directory = rustix::fs::openat(&root, id.as_str(), OPEN_DIRECTORY, Mode::empty())
+            .map_err(failed("failed to open the directory of a container", &path))?;
+        let place = Place {
+            root,
+            directory,
+            path,
+            trashed: false,
+            owner: Some(owner.clone()),
+        };
+        let text = serde_json::to_vec(owner).map_err(|e| {
+            Error::new(
+                ErrorKind::Unexpected,
+                "failed to write who owns a container",
+            )
+            .with_source(e)
+        })?;
+        place.write(OWNER, &text)?;
+        Ok(place)
+    }
+
+    /// Finds an instance, or what is left of it.
+    pub(crate) fn find(&self, id: &InstanceId) -> Result<Option<Place>, Error> {
+        for (name, trashed) in [(id.as_str().to_owned(), false), (trash_name(id), true)] {
+            let Some(root) = self.open()? else {
+                return Ok(None);
+            };
+            let path = self.path.join(&name);
+            let directory = match rustix::fs::openat(&root, &name, OPEN_DIRECTORY, Mode::empty()) {
+                Ok(directory) => directory,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => {
+                    return Err(
+                        failed("failed to open the directory of a container", &path)(errno),
+                    );
+                }
+            };
+            let mut place = Place {
+                root,
+                directory,
+                path,
+                trashed,
+                owner: None,
+            };
+            place.owner = place.read_owner()?;
+            return Ok(Some(place));
+        }
+        Ok(None)
+    }
+
+    /// Lists the instances that have a directory, with those that are only partly there.
+    pub(crate) fn list(&self) -> Result<Vec<InstanceId>, Error> {
+        let Some(root) = self.open()? else {
+            return Ok(Vec::new());
+        };
+        let fail = || failed("failed to list the directories of containers", &self.path);
+        let mut ids = Vec::new();
+        for entry in Dir::read_from(&root).map_err(fail())? {
+            let entry = entry.map_err(fail())?;
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            let Some(name) = name.to_str() else { continue };
+            if let Ok(id) = InstanceId::new(name.strip_prefix(TRASH).unwrap_or(name)) {
+                ids.push(id);
+            }
+        }
+        ids.sort();
+        ids.dedup();
+        Ok(ids)
+    }
+}
+
+impl Place {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells whether it may be touched; else why not.
+    pub(crate) fn check_owner(&self, id: &InstanceId, install: &InstallId) -> Result<(), String> {
+        match &self.owner {
+            Some(owner) if owner.install != *install || owner.instance != *id => Err(format!(
+                "it is instance {} of installation {}",
+                owner.instance, owner.install
+            )),
+            // One without a word about its owner was cut short while it was made or removed.
+            _ => Ok(()),
+        }
+    }
+
+    fn read_owner(&self) -> Result<Option<Owner>, Error> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.directory, OWNER, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => {
+                return Err(failed("failed to read who owns a container", &self.path)(
+                    errno,
+                ));
+            }
+        };
+        let mut text = Vec::new();
+        File::from(file)
+            .take(64 << 10)
+            .read_to_end(&mut text)
+            .map_err(|e| {
+                Error::io("failed to read who owns a container", e)
+                    .with("path", self.path.display())
+            })?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let corrupt = || {
+            Error::new(
+                ErrorKind::Corrupt,
+                "what tells who owns a container cannot be understood",
+            )
+            .with("path", self.path.join(OWNER).display())
+        };
+        let owner: Owner = serde_json::from_slice(&text).map_err(|e| corrupt().with_source(e))?;
+        if owner.version == VERSION {
+            Ok(Some(owner))
+        } else {
+            Err(corrupt().with("version", owner.version))
+        }
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), Error> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(io::Error::from)
+            .and_then(|file| File::from(file).write_all(text))
+            .map_err(|e| {
+                Error::io("failed to write a file of a container", e)
+                    .with("path", self.path.join(name).display())
+            })
+    }
+
+    /// Makes the part that the container sees, for its user; returns it open.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` when this user may not give it to that one.
+    pub(crate) fn create_control(&self, user: (u32, u32)) -> Result<OwnedFd, Error> {
+        let path = self.path.join(CONTROL);
+        rustix::fs::mkdirat(&self.directory, CONTROL, Mode::RWXU)
+            .map_err(failed("failed to make the control directory", &path))?;
+        let control = rustix::fs::openat(&self.directory, CONTROL, OPEN_DIRECTORY, Mode::empty())
+            .map_err(failed("failed to open the control directory", &path))?;
+        give(&control, user)?;
+        Ok(control)
+    }
+
+    /// Opens the part that the container sees; none if it was not made or is gone.
+    pub(crate) fn control(&self) -> Result<Option<OwnedFd>, Error> {
+        match rustix::fs::openat(&self.directory, CONTROL, OPEN_DIRECTORY, Mode::empty()) {
+            Ok(control) => Ok(Some(control)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(failed("failed to open the control directory", &self.path)(
+                errno,
+            )),
+        }
+    }
+
+    /// Writes down that the engine is about to be asked.
+    pub(crate) fn begin_creating(&self) -> Result<(), Error> {
+        self.write(CREATING, b"")
+    }
+
+    /// Writes down that the engine has answered.
+    pub(crate) fn done_creating(&self) -> Result<(), Error> {
+        match rustix::fs::unlinkat(&self.directory, CREATING, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(failed(
+                "failed to note that the engine answered",
+                &self.path,
+            )(errno)),
+        }
+    }
+
+    /// Whether the engine may still be about to make the container.
+    pub(crate) fn is_creating(&self) -> Result<bool, Error> {
+        match rustix::fs::statat(&self.directory, CREATING, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed(
+                "failed to look at a container's directory",
+                &self.path,
+            )(errno)),
+        }
+    }
+
+    /// Takes its name away: from now on the engine makes no container of it.
+    pub(crate) fn set_aside(&mut self, id: &InstanceId) -> Result<(), Error> {
+        if self.trashed {
+            return Ok(());
+        }
+        rustix::fs::renameat_with(
+            &self.root,
+            id.as_str(),
+            &self.root,
+            trash_name(id),
+            RenameFlags::NOREPLACE,
+        )
+        .map_err(failed(
+            "failed to set the directory of a container aside",
+            &self.path,
+        ))?;
+        self.trashed = true;
+        self.path = self.path.with_file_name(trash_name(id));
+        Ok(())
+    }
+
+    /// Removes it, once it was set aside; who made it is forgotten last.
+    pub(crate) fn remove(&self, id: &InstanceId) -> Result<(), Error> {
+        let fail = || failed("failed to remove the directory of a container", &self.path);
+        groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail())?;
+        groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail())
+    }
+}
+
+/// Gives a directory to the user of a container, if it is another than this one.
+fn give(directory: &OwnedFd, (user, group): (u32, u32)) -> Result<(), Error> {
+    let own = rustix::fs::fstat(directory)
+        .map_err(|e| Error::io("failed to look at a directory of a container", e.into()))?;
+    if (own.st_uid, own.st_gid) == (user, group) {
+        return Ok(());
+    }
+    rustix::fs::fchown(
+        directory,
+        Some(Uid::from_raw(user)),
+        Some(Gid::from_raw(group)),
+    )
+    .map_err(|e| {
+        Error::new(
+            ErrorKind::PermissionDenied,
+            "only root may run a container as another user; leave --user out",
+        )
+        .with("user", user)
+        .with("group", group)
+        .with_source(io::Error::from(e))
+    })
+}
+
+/// Gives the start file to the user of a container: its supervisor takes it.
+pub(crate) fn give_start_file(control: &OwnedFd, user: (u32, u32)) -> Result<(), Error> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(control, START_FILE, flags, Mode::empty())
+        .map_err(|e| Error::io("failed to open the start file", e.into()))?;
+    give(&file, user)
+}
+
+/// Makes the directory of the logs, for the user of the container.
+pub(crate) fn create_logs(logs: &Path, user: (u32, u32)) -> Result<(), Error> {
+    let fail = |e: io::Error| {
+        Error::io("failed to make the directory of the logs", e).with("path", logs.display())
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(logs)
+        .map_err(fail)?;
+    let directory =
+        rustix::fs::openat(CWD, logs, OPEN_DIRECTORY, Mode::empty()).map_err(|e| fail(e.into()))?;
+    give(&directory, user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f104_a_place_that_is_set_aside_is_still_found_and_not_given_again() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = Root::new(ground.path().join("containers"));
+        assert!(root.list().unwrap().is_empty());
+        let install = InstallId::generate().unwrap();
+        let id = InstanceId::new("00112233445566778899aabbccddeeff").unwrap();
+        let owner = Owner::new(&install, &id, Control::Socket);
+        let mut place = root.create(&owner).unwrap();
+        let user = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        place.create_control(user).unwrap();
+        place.begin_creating().unwrap();
+        assert_eq!(
+            root.create(&owner).unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
+        place.set_aside(&id).unwrap();
+        assert_eq!(
+            root.create(&owner).unwrap_err().kind(),
+            ErrorKind::AlreadyExists
+        );
+        let found = root.find(&id).unwrap().unwrap();
+        assert!(found.trashed && found.is_creating().unwrap());
+        assert_eq!(found.owner, Some(owner));
+        assert_eq!(root.list().unwrap(), std::slice::from_ref(&id));
+        let other = InstallId::generate().unwrap();
+        assert!(found.check_owner(&id, &other).is_err());
+        found.remove(&id).unwrap();
+        assert!(root.find(&id).unwrap().is_none());
+        assert!(root.list().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,273 @@
+//! The main job in a container, and everything taken back.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the engine's own client and tar are started here; they need neither directory nor environment"
+)]
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::ground::{Call, Ground, Leaks, Repository, path, text, until};
+
+/// An image with a shell and git, made of this machine's own.
+const IMAGE: &str = "gc-test/git:1";
+
+const COMMITS: &str = "echo made >made && git add made && git commit -qm made";
+
+#[track_caller]
+fn docker(words: &[&str]) -> String {
+    let output = client(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn client(words: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args([
+            "60",
+            "docker",
+            "--host",
+            &Ground::told("GROUNDCREW_TEST_ENGINE"),
+        ])
+        .args(words)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Makes the image if the engine lacks it: git, what it is linked to, and a shell.
+fn image() {
+    if client(&["image", "inspect", IMAGE])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let put = |from: &Path| {
+        let to = root.path().join(from.strip_prefix("/").unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    };
+    let git = ["/usr/bin/git", "/usr/local/bin/git"].map(Path::new);
+    let git = git.into_iter().find(|path| path.exists()).unwrap();
+    put(git);
+    let linked = Command::new("ldd").arg(git).output().unwrap();
+    for word in String::from_utf8(linked.stdout).unwrap().split_whitespace() {
+        if word.starts_with('/') {
+            put(Path::new(word));
+        }
+    }
+    fs::create_dir_all(root.path().join("bin")).unwrap();
+    fs::create_dir_all(root.path().join("tmp")).unwrap();
+    fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
+    for name in "sh cat echo sleep id touch env".split(' ') {
+        std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
+    }
+    let mut tar = Command::new("tar")
+        .arg("-C")
+        .arg(root.path())
+        .args(["-c", "."])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut import = client(&["import", "-", IMAGE]);
+    let imported = import.stdin(tar.stdout.take().unwrap()).output().unwrap();
+    assert!(tar.wait().unwrap().success() && imported.status.success());
+}
+
+fn equipped(call: Call) -> Call {
+    call.env("DOCKER_HOST", Ground::told("GROUNDCREW_TEST_ENGINE"))
+        .env(
+            "GROUNDCREW_SUPERVISOR",
+            Ground::told("GROUNDCREW_TEST_SUPERVISOR"),
+        )
+}
+
+fn run(ground: &Ground, repository: &Repository, options: &[&str], script: &str) -> Call {
+    let mut all = vec![
+        "--executor",
+        "docker",
+        "--image",
+        IMAGE,
+        "--network",
+        "none",
+    ];
+    all.extend(options);
+    equipped(ground.run_in(repository, &all, ["sh", "-c", script]))
+}
+
+fn call(ground: &Ground, words: &[&str]) -> Call {
+    equipped(ground.call(words))
+}
+
+fn recover(ground: &Ground) -> Value {
+    call(ground, &["--format", "json", "recover"])
+        .run()
+        .ok()
+        .json()
+}
+
+/// Returns the containers of a ground's installation.
+fn containers(ground: &Ground) -> Vec<String> {
+    let install = fs::read_to_string(ground.state().join("install-id")).unwrap();
+    let filter = format!("label=dev.groundcrew.install={}", install.trim());
+    let listed = docker(&["ps", "--all", "--quiet", "--filter", &filter]);
+    listed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn needs_docker_a_command_commits_in_a_private_clone_and_all_is_taken_back() {
+    image();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    repository.git(["config", "user.name", "The User"]);
+    let before = repository.fingerprint();
+    let script = format!("{COMMITS}; env; touch $(git rev-parse --git-dir)/hooks-of-mine");
+    let outcome = run(&ground, &repository, &["--format", "json"], &script)
+        .run()
+        .ok();
+    assert!(containers(&ground).is_empty(), "it ended, and stays");
+    assert!(
+        repository.fingerprint() == before,
+        "the user's repository was changed"
+    );
+    let run = outcome.json();
+    let workspace = path(&run["workspace"]);
+    let made = fs::metadata(workspace.join("made")).unwrap();
+    assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
+    let id = text(&run["id"]);
+    let logs = call(&ground, &["logs", id]).run().ok().out();
+    for words in [
+        "GIT_AUTHOR_NAME=The User",
+        "GROUNDCREW_RUN_ID=",
+        "PATH=/usr/local/sbin",
+    ] {
+        assert!(logs.contains(words), "{words}: {logs}");
+    }
+    // Nothing of the caller's own environment.
+    assert!(
+        !logs.contains("TMPDIR") && !logs.contains("GROUNDCREW_HOME"),
+        "{logs}"
+    );
+    call(&ground, &["resume", id, "--", "cat", "made"])
+        .run()
+        .ok()
+        .says("made");
+    call(&ground, &["close", id]).run().ok();
+    let branch = text(&run["branch"]);
+    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
+    assert_eq!(
+        repository.git(["log", "-1", "--format=%an", branch]),
+        "The User"
+    );
+    assert!(!workspace.exists());
+    assert!(containers(&ground).is_empty());
+    assert_eq!(
+        fs::read_dir(ground.state().join("containers"))
+            .unwrap()
+            .count(),
+        0
+    );
+    ground.until_quiet();
+}
+
+#[test]
+fn c24_needs_docker_git_works_in_a_bound_worktree_and_what_git_executes_is_read_only() {
+    image();
+    for name in ["plain", "with space", "colon:comma,"] {
+        let ground = Ground::new();
+        let repository = ground.repository(name);
+        fs::create_dir_all(repository.git_dir().join("hooks")).unwrap();
+        let before = repository.fingerprint();
+        let script = format!(
+            "{COMMITS} && git status --short && c=$(git rev-parse --git-common-dir); \
+             touch \"$c/hooks/evil\"; echo evil >>\"$c/config\"; touch \"$c/info/evil\"; echo end"
+        );
+        let options = ["--workspace", "bind", "--format", "json"];
+        let outcome = run(&ground, &repository, &options, &script).run().ok();
+        let run = outcome.json();
+        let branch = text(&run["branch"]);
+        assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
+        assert!(
+            repository.fingerprint() == before,
+            "{name}: hooks or configuration were changed"
+        );
+        let workspace = path(&run["workspace"]);
+        assert_eq!(repository.git_in(&workspace, ["status", "--short"]), "");
+        call(&ground, &["rm", "--force", text(&run["id"])])
+            .run()
+            .ok();
+        assert!(containers(&ground).is_empty());
+    }
+}
+
+#[test]
+fn f127_needs_docker_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
+    image();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let file = ground.path("points");
+    run(&ground, &repository, &[], "true")
+        .note_points(&file)
+        .run()
+        .ok();
+    let points = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let before = points.lines().take_while(|point| *point != "start.after");
+    let leaks = Leaks::watch(&ground, &[&repository]);
+    for point in before {
+        let fault = format!("{point}=kill9");
+        let outcome = run(&ground, &repository, &[], "exec sleep 600")
+            .fault(&fault)
+            .run();
+        assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
+        let recovered = recover(&ground);
+        for name in ["stuck", "kept", "strays", "unknown", "busy"] {
+            assert_eq!(recovered[name], json!([]), "{fault}: {recovered:#}");
+        }
+        assert_eq!(containers(&ground), [""; 0], "{fault}");
+        leaks.none(&fault);
+    }
+}
+
+#[test]
+fn c11_needs_docker_a_run_survives_its_controller_and_ends_when_told() {
+    image();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let script = "trap '' TERM; echo begun; while :; do sleep 1; done";
+    let job = run(&ground, &repository, &[], script).spawn();
+    job.until_out("begun");
+    job.signal(Signal::KILL);
+    job.wait();
+    let runs = ground.runs(false);
+    let id = text(&runs[0]["id"]);
+    assert_eq!(runs[0]["state"], "running", "{runs:#?}");
+    assert_eq!(containers(&ground).len(), 1);
+    assert_eq!(call(&ground, &["logs", id]).run().ok().out(), "begun\n");
+    call(&ground, &["stop", "--grace", "1s", id]).run().ok();
+    until("the container is gone", || containers(&ground).is_empty());
+    // One that is still at work is ended by its removal.
+    let detached = run(
+        &ground,
+        &repository,
+        &["--detach", "--format", "json"],
+        "exec sleep 600",
+    );
+    let detached = detached.run().ok().json();
+    assert_eq!(containers(&ground).len(), 1);
+    call(&ground, &["rm", text(&detached["id"])]).run().ok();
+    assert!(containers(&ground).is_empty());
+    call(&ground, &["rm", id]).run().ok();
+    ground.until_quiet();
+}
