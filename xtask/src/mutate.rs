@@ -14,6 +14,9 @@ use crate::{console, metadata::Metadata, process::Cmd};
 /// Where the mutations are written, below the root of the workspace.
 const FILE: &str = "tests/mutations.toml";
 
+/// How long one test may take, in seconds.
+const TEST_SECONDS: &str = "180";
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MutationFile {
@@ -154,8 +157,8 @@ impl Copy {
 
     /// Runs the tests of a mutation; returns those that failed. What does not build tells nothing and is an error.
     fn failing(&self, mutation: &Mutation) -> Result<BTreeSet<String>> {
-        let cargo = |tail: &[&str]| {
-            Cmd::cargo(&self.sources)
+        let here = |cmd: Cmd, tail: &[&str]| {
+            cmd.directory(&self.sources)
                 .args(["test", "-p", &mutation.package, "--test", &mutation.test])
                 .args(tail)
                 .variable("CARGO_TARGET_DIR", &self.target)
@@ -163,7 +166,7 @@ impl Copy {
                 .variable("RUSTFLAGS", "-Awarnings")
                 .variable("RUST_BACKTRACE", "0")
         };
-        let built = cargo(&["--no-run"]).output()?;
+        let built = here(Cmd::cargo(&self.sources), &["--no-run"]).output()?;
         ensure!(
             built.status.success(),
             "{} does not build:\n{}",
@@ -172,7 +175,9 @@ impl Copy {
         );
         let mut red = BTreeSet::new();
         for test in &mutation.red {
-            let ran = cargo(&["--", test]).output()?;
+            // Without a guard a test may never end; that is red as well.
+            let limited = Cmd::new("timeout").args(["--kill-after=5", TEST_SECONDS, "cargo"]);
+            let ran = here(limited, &["--", test]).output()?;
             let text = String::from_utf8_lossy(&ran.stdout);
             let named = text
                 .lines()
