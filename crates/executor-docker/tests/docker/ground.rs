@@ -152,7 +152,7 @@ impl Drop for Ground {
 }
 
 fn executor(root: &Path, endpoint: &str, install: &InstallId) -> DockerExecutor {
-    patient(root, endpoint, install, Duration::from_secs(20))
+    patient(root, endpoint, install, Duration::from_mins(1))
 }
 
 fn patient(root: &Path, endpoint: &str, install: &InstallId, patience: Duration) -> DockerExecutor {
