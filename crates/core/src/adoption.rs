@@ -102,14 +102,7 @@ pub(crate) async fn answers(shared: &Shared, record: &RunRecord) -> Result<bool,
             Err(error) => Err(error),
         }
     };
-    tokio::time::timeout(shared.parts.policy.answer, ask)
-        .await
-        .unwrap_or_else(|_| {
-            Err(
-                Error::new(ErrorKind::TimedOut, "the instance does not answer")
-                    .with("run", &record.run),
-            )
-        })
+    shared.answer(record, ask).await
 }
 
 /// Returns whether a run is up without an agent.

@@ -54,14 +54,7 @@ pub(crate) async fn liveness(shared: &Shared, record: &RunRecord) -> Result<Live
             },
         )
     };
-    tokio::time::timeout(shared.parts.policy.answer, ask)
-        .await
-        .unwrap_or_else(|_| {
-            Err(
-                Error::new(ErrorKind::TimedOut, "the instance does not answer")
-                    .with("run", &record.run),
-            )
-        })
+    shared.answer(record, ask).await
 }
 
 /// Returns the state of a run whose agent ended like that.

@@ -293,6 +293,22 @@ impl Shared {
         Ok(unwound)
     }
 
+    /// Waits for what a run's instance is asked, as long as an answer may take.
+    pub(crate) async fn answer<T>(
+        &self,
+        record: &RunRecord,
+        ask: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        tokio::time::timeout(self.parts.policy.answer, ask)
+            .await
+            .unwrap_or_else(|_| {
+                Err(
+                    Error::new(ErrorKind::TimedOut, "the instance does not answer")
+                        .with("run", &record.run),
+                )
+            })
+    }
+
     /// Takes away everything of a run that is due on an occasion, and notes before and after that it does.
     async fn unwind_all(&self, run: &RunId, options: UndoOptions) -> Result<Unwound, Error> {
         let store = &self.parts.store;

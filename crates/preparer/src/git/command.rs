@@ -253,6 +253,33 @@ impl Git {
         Err(failure(doing, &output))
     }
 
+    /// Asks what the configuration says; nothing where nothing matches.
+    pub(crate) async fn configuration(
+        &self,
+        git_dir: &Path,
+        question: &[&str],
+        doing: &'static str,
+        cancel: &CancelToken,
+    ) -> Result<Vec<u8>, Error> {
+        let args: Vec<_> = std::iter::once("config")
+            .chain(question.iter().copied())
+            .map(OsStr::new)
+            .collect();
+        let call = Call {
+            git_dir,
+            work_tree: None,
+            settings: &[],
+            args: &args,
+            holds: None,
+        };
+        let output = self.run(&call, cancel).await?;
+        // 1 says that nothing matches.
+        if output.status.success() || output.status.code() == Some(1) {
+            return Ok(output.stdout);
+        }
+        Err(failure(doing, &output))
+    }
+
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that starts a process: fixed directory, empty environment, own group"

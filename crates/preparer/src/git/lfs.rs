@@ -18,7 +18,7 @@ use groundcrew_core::{
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use sha2::{Digest as _, Sha256};
 
-use super::command::{Call, Git, failure};
+use super::command::Git;
 use crate::{files::beneath, text::lossy};
 
 /// The name of the program.
@@ -92,34 +92,15 @@ fn quoted(word: &OsStr) -> OsString {
 ///
 /// `Unsupported` with the name of the setting.
 pub(crate) async fn check(git: &Git, git_dir: &Path, cancel: &CancelToken) -> Result<(), Error> {
-    let args = [
-        "config",
-        "--includes",
-        "-z",
-        "--name-only",
-        "--get-regexp",
-        "^lfs\\.",
-    ]
-    .map(OsStr::new);
-    let call = Call {
-        git_dir,
-        work_tree: None,
-        settings: &[],
-        args: &args,
-        holds: None,
-    };
-    let output = git.run(&call, cancel).await?;
-    // 1 says that nothing matches.
-    if !output.status.success() && output.status.code() != Some(1) {
-        return Err(failure(
+    let keys = git
+        .configuration(
+            git_dir,
+            &["--includes", "-z", "--name-only", "--get-regexp", "^lfs\\."],
             "failed to read what the repository says about git-lfs",
-            &output,
-        ));
-    }
-    let named = output
-        .stdout
-        .split(|byte| *byte == 0)
-        .find(|key| names_program(key));
+            cancel,
+        )
+        .await?;
+    let named = keys.split(|byte| *byte == 0).find(|key| names_program(key));
     match named {
         None => Ok(()),
         Some(key) => Err(Error::new(

@@ -13,11 +13,7 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
 };
 
-use super::{
-    command::{Call, Git, failure},
-    repository::git_error,
-    tree,
-};
+use super::{command::Git, repository::git_error, tree};
 use crate::text::lossy;
 
 /// The mode of a submodule in a tree.
@@ -159,29 +155,21 @@ async fn settings(
     cancel: &CancelToken,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
     let blob = format!("--blob={blob}");
-    let args = [
-        "config",
-        "--no-includes",
-        &blob,
-        "-z",
-        "--get-regexp",
-        "^submodule\\.",
-    ]
-    .map(OsStr::new);
-    let call = Call {
-        git_dir,
-        work_tree: None,
-        settings: &[],
-        args: &args,
-        holds: None,
-    };
-    let output = git.run(&call, cancel).await?;
-    // 1 says that nothing matches.
-    if !output.status.success() && output.status.code() != Some(1) {
-        return Err(failure("failed to read the names of submodules", &output));
-    }
-    Ok(output
-        .stdout
+    let settings = git
+        .configuration(
+            git_dir,
+            &[
+                "--no-includes",
+                &blob,
+                "-z",
+                "--get-regexp",
+                "^submodule\\.",
+            ],
+            "failed to read the names of submodules",
+            cancel,
+        )
+        .await?;
+    Ok(settings
         .split(|byte| *byte == 0)
         .filter_map(|entry| {
             let at = entry.iter().position(|byte| *byte == b'\n')?;

@@ -22,7 +22,7 @@ use groundcrew_core::{
 };
 
 use super::{
-    command::{Call, Git, failure},
+    command::{Call, Git, Output, failure},
     history, pack,
     repository::{git_error, open_exact},
 };
@@ -270,7 +270,8 @@ async fn within<T>(
     })?
 }
 
-fn unavailable(error: &Error) -> Error {
+/// Returns git's words about a remote as the error that it is.
+pub(crate) fn unavailable(error: &Error) -> Error {
     let message = error.message().to_owned();
     Error::new(ErrorKind::Unavailable, message)
         .with_source(groundcrew_core::error::Chain(error).to_string())
@@ -308,6 +309,36 @@ fn format_line(id: Oid, at: usize) -> String {
     format!("{id} refs/known/{at:08}\n")
 }
 
+/// Runs git for one refspec of an address, and for nothing that it would do besides; the caller bounds it.
+pub(crate) async fn run_fetch(
+    git: &Git,
+    into: &Path,
+    (url, spec): (&OsStr, &str),
+    held: &OwnedFd,
+    cancel: &CancelToken,
+) -> Result<Output, Error> {
+    let args = [
+        OsStr::new("fetch"),
+        OsStr::new("--quiet"),
+        OsStr::new("--no-tags"),
+        OsStr::new("--no-write-fetch-head"),
+        OsStr::new("--no-auto-gc"),
+        OsStr::new("--no-recurse-submodules"),
+        OsStr::new("--upload-pack=git-upload-pack"),
+        OsStr::new("--"),
+        url,
+        OsStr::new(spec),
+    ];
+    let call = Call {
+        git_dir: into,
+        work_tree: None,
+        settings: &[],
+        args: &args,
+        holds: Some(held),
+    };
+    git.run(&call, cancel).await
+}
+
 /// Fetches a commit into the repository of ours at `into`.
 ///
 /// # Errors
@@ -321,26 +352,8 @@ pub(crate) async fn fetch(
     cancel: &CancelToken,
 ) -> Result<(), Error> {
     let spec = format!("+{}:refs/fetched", located.name);
-    let args = [
-        OsStr::new("fetch"),
-        OsStr::new("--quiet"),
-        OsStr::new("--no-tags"),
-        OsStr::new("--no-write-fetch-head"),
-        OsStr::new("--no-auto-gc"),
-        OsStr::new("--no-recurse-submodules"),
-        OsStr::new("--upload-pack=git-upload-pack"),
-        OsStr::new("--"),
-        &located.url,
-        OsStr::new(&spec),
-    ];
-    let call = Call {
-        git_dir: into,
-        work_tree: None,
-        settings: &[],
-        args: &args,
-        holds: Some(held),
-    };
-    let output = within(located.limit, Box::pin(git.run(&call, cancel)))
+    let fetching = run_fetch(git, into, (&located.url, &spec), held, cancel);
+    let output = within(located.limit, Box::pin(fetching))
         .await
         .map_err(|error| error.with("remote", &located.remote))?;
     if output.status.success() {

@@ -10,11 +10,7 @@ use std::{
 use git2::{Config, ConfigLevel, Repository};
 use groundcrew_core::{cancel::CancelToken, env::Definition, error::Error};
 
-use super::{
-    command::{Call, Git},
-    identity,
-    repository::git_error,
-};
+use super::{command::Git, identity, repository::git_error};
 use crate::config::UserGitConfig;
 
 /// Settings that tell how files are written; the user's own count, or the user's shell would see changes.
@@ -170,33 +166,23 @@ pub(crate) async fn without_filters(
     if !git.reads_users() && !may_define_filters(common)? {
         return Ok(FiltersOff::default());
     }
-    let args = [
-        "config",
-        "--includes",
-        "-z",
-        "--name-only",
-        "--get-regexp",
-        "^filter\\.",
-    ]
-    .map(OsStr::new);
-    let call = Call {
-        git_dir: common,
-        work_tree: None,
-        settings: &[],
-        args: &args,
-        holds: None,
-    };
-    let output = git.run(&call, cancel).await?;
-    // 1 says that nothing matches.
-    if !output.status.success() && output.status.code() != Some(1) {
-        return Err(super::command::failure(
+    let names = git
+        .configuration(
+            common,
+            &[
+                "--includes",
+                "-z",
+                "--name-only",
+                "--get-regexp",
+                "^filter\\.",
+            ],
             "failed to read the filters that the repository defines",
-            &output,
-        ));
-    }
+            cancel,
+        )
+        .await?;
     let mut off = FiltersOff::default();
     let mut drivers = BTreeSet::new();
-    for key in output.stdout.split(|byte| *byte == 0) {
+    for key in names.split(|byte| *byte == 0) {
         if let Some(end) = key.iter().rposition(|byte| *byte == b'.') {
             drivers.extend(key.get(b"filter.".len()..end));
             off.required |= key.ends_with(b".required");

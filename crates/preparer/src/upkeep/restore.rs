@@ -26,7 +26,7 @@ use crate::{
     files::{
         beneath,
         id::FileId,
-        marker::{self, Layout, Marker},
+        marker::{Layout, Marker},
         origin::Origin,
     },
     git::{
@@ -225,26 +225,12 @@ fn parent(inner: &Inner, thing: &Thing, elsewhere: bool) -> Result<OwnedFd, Erro
 }
 
 fn marker_of(resource: &Resource) -> Marker {
-    Marker {
-        layout: if resource.kind == Kind::Clone {
-            Layout::Clone
-        } else {
-            Layout::Worktree
-        },
-        directory: resource
-            .directory
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
-        task: None,
-        tenant: None,
-        run: resource.run.clone(),
-        install: resource.install.clone(),
-        attempt: resource.attempt,
-        created_ms: marker::now_ms(),
-        ready: true,
-    }
+    let layout = if resource.kind == Kind::Clone {
+        Layout::Clone
+    } else {
+        Layout::Worktree
+    };
+    resource.marker(layout, true)
 }
 
 /// Makes the branch again, if it is gone; returns its name then. The caller holds the lock of the repository.

@@ -29,6 +29,7 @@ use crate::{
     git::{
         command::{Call, failure},
         module::{self, Module},
+        remote,
         repository::{git_error, open_common},
     },
     text::lossy,
@@ -314,26 +315,9 @@ async fn fetch(
         if there.await? {
             return Ok(());
         }
-        let args = [
-            OsStr::new("fetch"),
-            OsStr::new("--quiet"),
-            OsStr::new("--no-tags"),
-            OsStr::new("--no-write-fetch-head"),
-            OsStr::new("--no-auto-gc"),
-            OsStr::new("--no-recurse-submodules"),
-            OsStr::new("--upload-pack=git-upload-pack"),
-            OsStr::new("--"),
-            &level.url,
-            OsStr::new(spec),
-        ];
-        let call = Call {
-            git_dir: &level.git_dir,
-            work_tree: None,
-            settings: &[],
-            args: &args,
-            holds: Some(held),
-        };
-        let output = tokio::time::timeout(LIMIT, Box::pin(git.run(&call, maker.cx.cancel)))
+        let address = (level.url.as_os_str(), spec);
+        let fetching = remote::run_fetch(&git, &level.git_dir, address, held, maker.cx.cancel);
+        let output = tokio::time::timeout(LIMIT, Box::pin(fetching))
             .await
             .map_err(|_| {
                 Error::new(ErrorKind::TimedOut, "a submodule did not arrive in time")
@@ -341,11 +325,7 @@ async fn fetch(
             })??;
         if !output.status.success() {
             let error = failure("failed to fetch a submodule", &output);
-            return Err(
-                Error::new(ErrorKind::Unavailable, error.message().to_owned())
-                    .with("url", level.url.display())
-                    .with_source(groundcrew_core::error::Chain(&error).to_string()),
-            );
+            return Err(remote::unavailable(&error).with("url", level.url.display()));
         }
     }
     Ok(())

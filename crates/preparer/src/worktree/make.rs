@@ -23,7 +23,7 @@ use super::{
 use crate::{
     files::{
         id::FileId,
-        marker::{self, Layout, Marker},
+        marker::{Layout, Marker},
     },
     git::{
         admin::{self, Head},
@@ -100,25 +100,15 @@ pub(super) async fn make(shared: &Arc<Shared>, cx: &ApplyContext<'_>) -> Result<
 }
 
 fn marker(resource: &Resource, cx: &ApplyContext<'_>, clones: bool) -> Marker {
+    let layout = if clones {
+        Layout::Clone
+    } else {
+        Layout::Worktree
+    };
     Marker {
-        layout: if clones {
-            Layout::Clone
-        } else {
-            Layout::Worktree
-        },
-        directory: resource
-            .directory
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
         task: cx.plan.request.task.clone(),
         tenant: cx.plan.request.tenant.clone(),
-        run: resource.run.clone(),
-        install: resource.install.clone(),
-        attempt: resource.attempt,
-        created_ms: marker::now_ms(),
-        ready: false,
+        ..resource.marker(layout, false)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{
         beneath,
         id::FileId,
         lock::lock_directory,
-        marker::{self, Layout, Marker},
+        marker::{Layout, Marker},
     },
     git::{
         admin,
@@ -115,20 +115,9 @@ pub(super) async fn rebuild(
 
 fn marker(resource: &Resource, cx: &ApplyContext<'_>, ready: bool) -> Marker {
     Marker {
-        layout: Layout::Worktree,
-        directory: resource
-            .directory
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
         task: cx.plan.request.task.clone(),
         tenant: cx.plan.request.tenant.clone(),
-        run: resource.run.clone(),
-        install: resource.install.clone(),
-        attempt: resource.attempt,
-        created_ms: marker::now_ms(),
-        ready,
+        ..resource.marker(Layout::Worktree, ready)
     }
 }
 

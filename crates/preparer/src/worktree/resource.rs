@@ -12,7 +12,12 @@ use groundcrew_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    files::{id::FileId, origin::Origin, trash::Owner},
+    files::{
+        id::FileId,
+        marker::{self, Layout, Marker},
+        origin::Origin,
+        trash::Owner,
+    },
     git::{admin, branch::Branch},
     naming,
 };
@@ -238,6 +243,26 @@ impl Resource {
             base: self.part.base,
             mark,
             unique: self.part.unique_branch,
+        }
+    }
+
+    /// Returns what the marker of the run's directory says; the task and its tenant are the caller's to add.
+    pub(crate) fn marker(&self, layout: Layout, ready: bool) -> Marker {
+        Marker {
+            layout,
+            directory: self
+                .directory
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            task: None,
+            tenant: None,
+            run: self.run.clone(),
+            install: self.install.clone(),
+            attempt: self.attempt,
+            created_ms: marker::now_ms(),
+            ready,
         }
     }
 
