@@ -147,7 +147,8 @@ impl Executor for Wrong {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.is(Fault::ChangesItsMind) {
-            capabilities.inherits_environment = self.asked.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+            capabilities.inherits_environment =
+                self.asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         }
         capabilities
     }

@@ -21,11 +21,13 @@ use groundcrew_core::{
 
 use super::{cases::AnyCase, fixture::ExecutorFixture, leftovers};
 use crate::conformance::{
-    broken::{Broken, broken},
+    broken::Broken,
     cases as instance_cases,
     fixture::{Fixture, Need},
     place::{Ground, Land},
     programs::Program,
+    report::Outcome,
+    trial,
 };
 
 /// How the executor is made.
@@ -50,18 +52,27 @@ impl Progress for Unheard {
 }
 
 impl Bench {
-    /// Runs a case on a ground of its own, takes away what it made, and looks for what is left.
-    pub(super) async fn judge(open: Opening, case: AnyCase) -> Result<(), Broken> {
-        let bench = Self::new(open)?;
-        let outcome = match case {
-            AnyCase::Executor(case) => (case.run)(&bench).await,
-            AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
+    /// Runs a case on a ground of its own, takes away what it made – whatever became of it – and looks for what is left.
+    pub(super) async fn judge(open: Opening, case: AnyCase) -> Outcome {
+        let bench = match Self::new(open) {
+            Ok(bench) => bench,
+            Err(Broken(why)) => return Outcome::Failed(why),
         };
+        let judged = trial::outcome_within(bench.fixture.patience, async {
+            match case {
+                AnyCase::Executor(case) => (case.run)(&bench).await,
+                AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
+            }
+        });
+        let judged = judged.await;
         let left = bench.end().await;
-        outcome?;
-        match left.as_slice() {
-            [] => Ok(()),
-            left => broken!("the case is over, and there is still {}", left.join("; ")),
+        match (judged, left.as_slice()) {
+            (Outcome::Passed, []) => Outcome::Passed,
+            (Outcome::Passed, left) => Outcome::Failed(format!(
+                "the case is over, and there is still {}",
+                left.join("; ")
+            )),
+            (judged, _) => judged,
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) const CANARY: &str = "GROUNDCREW_CONFORMANCE_CANARY";
 const ARGUMENT: &str = "--as-conformance-controller";
 
 /// How long a word may be awaited.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process that controls the ground of a case.
 pub(super) struct Controller {

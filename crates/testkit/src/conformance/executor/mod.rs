@@ -88,11 +88,13 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
             }
         })
         .collect();
-    let mut report = Report::default();
-    report.subject = ("executor", fixture.executor.name().to_string());
-    report.capabilities = serde_json::to_value(&capabilities).unwrap_or_default();
-    report.missing = fixture.missing.clone();
-    report.size = trials.len();
+    let report = Report {
+        subject: ("executor", fixture.executor.name().to_string()),
+        capabilities: serde_json::to_value(&capabilities).unwrap_or_default(),
+        missing: fixture.missing.clone(),
+        size: trials.len(),
+        ..Report::default()
+    };
     check(&fixture, &trials)?;
     Ok(Suite {
         trials,
