@@ -185,17 +185,24 @@ impl DockerExecutor {
             return Ok(Arc::new(logged));
         };
         let bridges = Arc::new(Bridges::new(Arc::clone(&self.engine), container));
-        match SupervisorInstance::connect(bridges, id, Some(logged.clone())).await {
-            Ok(instance) => Ok(Arc::new(instance)),
-            // The container ends a moment after its supervisor listens no more.
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                if behind.is_held().await? {
-                    Err(error)
-                } else {
-                    Ok(Arc::new(logged))
-                }
+        let deadline = Instant::now() + life::GOING;
+        loop {
+            let bridges = Arc::clone(&bridges);
+            let error = match SupervisorInstance::connect(bridges, id, Some(logged.clone())).await {
+                Ok(instance) => return Ok(Arc::new(instance)),
+                Err(error) => error,
+            };
+            if error.kind() != ErrorKind::Unavailable {
+                return Err(error);
             }
-            Err(error) => Err(error),
+            if !behind.is_held().await? {
+                return Ok(Arc::new(logged));
+            }
+            // The engine sees the end of a container a moment after its supervisor listens no more, and has no event for it.
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(life::LOOK).await;
         }
     }
 

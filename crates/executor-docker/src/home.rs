@@ -77,11 +77,13 @@ pub(crate) async fn bring(
     there: &[Volume],
     logs: &Path,
 ) -> Result<(), Error> {
+    // Until then nothing ever ran on what is in them, and they may be half filled.
+    if !place.has(LEFT)? {
+        return Ok(());
+    }
     let has = |name: &str| there.iter().any(|volume| volume.name == name);
     let workspace = match &away.workspace {
-        Some(path) if has(&volumes::work(id)) && place.has(LEFT)? && !place.has(HOME)? => {
-            Some(path.clone())
-        }
+        Some(path) if has(&volumes::work(id)) && !place.has(HOME)? => Some(path.clone()),
         _ => None,
     };
     let logged = away.ours && has(&volumes::own(id)) && !place.has(LOGGED)?;
@@ -243,7 +245,7 @@ impl Remains for Behind {
             return Ok(());
         };
         let ours = Away::read(&place)?.is_some_and(|away| away.ours);
-        if !ours || place.has(LOGGED)? {
+        if !ours || !place.has(LEFT)? || place.has(LOGGED)? {
             return Ok(());
         }
         let found = life::find(&self.engine, &self.install, &self.id).await?;

@@ -27,8 +27,11 @@ const GRACE: Duration = Duration::from_secs(25);
 ///
 /// One that mounts nothing of this host is not refused when its directory is gone, and so is looked for longer.
 pub(crate) const fn late(has_volumes: bool) -> Duration {
-    Duration::from_secs(if has_volumes { 10 } else { 2 })
+    Duration::from_secs(if has_volumes { 5 } else { 2 })
 }
+
+/// How long a container may seem to run whose supervisor listens no more.
+pub(crate) const GOING: Duration = Duration::from_secs(10);
 
 /// How long the looks are apart.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);

@@ -5,6 +5,7 @@
 //! that the product should have ended fails the test.
 
 mod call;
+mod engine;
 mod job;
 mod leaks;
 mod outcome;
@@ -15,6 +16,7 @@ mod terminal;
 mod waiting;
 
 pub(crate) use call::Call;
+pub(crate) use engine::Engine;
 pub(crate) use job::Job;
 pub(crate) use leaks::Leaks;
 pub(crate) use outcome::{Outcome, path, text};

@@ -192,7 +192,7 @@ impl LoggedInstance {
             return Ok(());
         };
         let bring = async || {
-            if self.let_go(GOING_TIME).await? {
+            if self.let_go(Duration::ZERO).await? {
                 return remains.bring().await;
             }
             Err(Error::new(
@@ -213,7 +213,13 @@ impl LoggedInstance {
     }
 
     /// Whether its supervisor let go of it within that time.
+    ///
+    /// The end of one elsewhere is seen later than that of a process here, and waited for longer.
     pub(super) async fn let_go(&self, patience: Duration) -> Result<bool, Error> {
+        let patience = match &self.logs.sign {
+            Sign::Directory(_) => patience,
+            Sign::Elsewhere(..) => patience.max(GOING_TIME),
+        };
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
         while self.is_held().await? {
