@@ -1,6 +1,10 @@
 //! Any image, and everything that can be wrong with one.
 
-use groundcrew_core::{error::ErrorKind, executor::Executor as _};
+use groundcrew_core::{
+    error::ErrorKind,
+    executor::Executor as _,
+    process::{EndCause, Signal},
+};
 use serde_json::{Value, json};
 
 use crate::ground::{BASE, Ground, ONE, fresh, ran, shell, words};
@@ -120,17 +124,34 @@ async fn f111_f113_needs_docker_endings_are_told_apart() {
     let (said, exit) = ran(&*instance, &shell("echo last; exit 3")).await;
     assert_eq!((said.as_str(), exit.code), ("last\n", Some(3)));
     ground.executor.delete(&id, None).await.unwrap();
+    ground.nothing_left();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f114_needs_docker_the_end_for_want_of_memory_is_told_as_that() {
+    let ground = Ground::new();
+    ground.images();
     let id = fresh();
     let instance = ground
         .instance(&id, json!({"limits": {"memory": 24 << 20}}))
         .await;
+    // One that was killed by somebody is not.
+    let mut other = shell("kill -9 $$");
+    other.main = false;
+    let process = crate::ground::process("other");
+    instance.start(&process, &other).await.unwrap();
+    let exit = instance.wait(&process).await.unwrap();
+    assert_eq!(
+        (exit.signal, exit.cause),
+        (Some(Signal::KILL), EndCause::Itself)
+    );
     let greedy = "a=0123456789abcdef; while :; do a=$a$a; done";
     let (_, exit) = ran(&*instance, &shell(greedy)).await;
     assert_eq!(
-        exit.signal,
-        Some(groundcrew_core::process::Signal::KILL),
-        "{exit:?}"
+        (exit.signal, exit.cause),
+        (Some(Signal::KILL), EndCause::OutOfMemory)
     );
+    assert!(exit.to_string().contains("--memory"), "{exit}");
     drop(instance);
     ground.executor.delete(&id, None).await.unwrap();
     ground.nothing_left();
