@@ -26,6 +26,7 @@ use crate::{
     limits::EngineLimits,
     options::{Bind, Options},
     place::{CONTROL, Place},
+    ports,
 };
 
 /// What a container is made for.
@@ -207,6 +208,7 @@ impl Order<'_> {
             pids_limit: Some(limits.processes),
             network_mode: Some(options.network.clone()),
             mounts: Some(self.mounts(engine)?),
+            port_bindings: ports::bindings(&options.publish),
             tmpfs,
             readonly_rootfs: Some(options.read_only),
             cap_drop: Some(vec!["ALL".to_owned()]),
@@ -236,6 +238,7 @@ impl Order<'_> {
             working_dir: Some("/".to_owned()),
             user: Some(format!("{user}:{group}")),
             labels: Some(self.labels()?),
+            exposed_ports: ports::exposed(&options.publish),
             tty: Some(false),
             open_stdin: Some(false),
             stop_signal: Some("SIGTERM".to_owned()),
@@ -292,7 +295,7 @@ pub(crate) async fn create(
 ///
 /// # Errors
 ///
-/// What the engine said, with its kind: a network or a runtime that is missing, a mount that vanished.
+/// What the engine said, with its kind: a network or a runtime that is missing, a mount that vanished, a port that is taken.
 pub(crate) async fn start(
     engine: &Engine,
     container: &str,
@@ -314,6 +317,15 @@ pub(crate) async fn start(
             .with("network", &options.network)
             .with_source(error))
         }
+        Err(error)
+            if error.get("status") == Some("500") && ports::may_be_taken(&options.publish) =>
+        {
+            Err(Error::new(
+                ErrorKind::Conflict,
+                "the container cannot be started; is one of its ports taken? Name another, or let the engine choose with --publish PORT",
+            )
+            .with_source(error))
+        }
         Err(error) => match engine.condition(container).await {
             // The engine keeps the reason with the container, also where its answer was lost.
             Ok(Some(condition)) if !condition.said.is_empty() => {
@@ -322,4 +334,31 @@ pub(crate) async fn start(
             _ => Err(error),
         },
     }
+}
+
+/// Makes sure that a container that runs has the network that was asked for, and tells where its ports are reached.
+///
+/// An engine without a default network gives none, and says nothing.
+///
+/// # Errors
+///
+/// `Unsupported` when it has none.
+pub(crate) async fn check_network(
+    engine: &Engine,
+    container: &str,
+    options: &Options,
+) -> Result<Vec<String>, Error> {
+    if options.network == "none" {
+        return Ok(Vec::new());
+    }
+    let (networks, ports) = engine.networking(container).await?;
+    if networks.iter().all(|network| network == "none") {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the engine has no such network for containers; use --network none, or name one that it has",
+        )
+        .with("network", &options.network)
+        .with("engine", engine.endpoint()));
+    }
+    Ok(ports::told(ports))
 }

@@ -7,7 +7,7 @@ use std::{collections::HashMap, path::Path, time::Duration};
 use bollard::{
     API_DEFAULT_VERSION, Docker,
     errors::Error as EngineError,
-    models::{ContainerSummaryStateEnum, SystemInfo, SystemVersion},
+    models::{ContainerSummaryStateEnum, PortMap, SystemInfo, SystemVersion},
     query_parameters::{
         InspectContainerOptions, ListContainersOptions, LogsOptions, RemoveContainerOptions,
         StopContainerOptions,
@@ -290,6 +290,23 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the networks that a container has, and where its ports are reached.
+    pub(crate) async fn networking(&self, id: &str) -> Result<(Vec<String>, PortMap), Error> {
+        let client = self.client().await?;
+        let call = client.inspect_container(id, None::<InspectContainerOptions>);
+        let found = self
+            .call("looking at the container's network", call)
+            .await?;
+        let settings = found.network_settings.unwrap_or_default();
+        // One that it could not be connected to has a name and no id.
+        let networks = settings.networks.unwrap_or_default().into_iter();
+        let networks = networks
+            .filter(|(_, network)| network.network_id.as_ref().is_some_and(|id| !id.is_empty()))
+            .map(|(name, _)| name)
+            .collect();
+        Ok((networks, settings.ports.unwrap_or_default()))
     }
 
     /// Returns the last of what a container's first process wrote: standard output, and standard error.

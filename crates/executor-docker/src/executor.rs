@@ -250,6 +250,9 @@ impl DockerExecutor {
         }
         progress.line("starting the container");
         container::start(engine, &container, options).await?;
+        for line in container::check_network(engine, &container, options).await? {
+            progress.line(&line);
+        }
         Ok(container)
     }
 

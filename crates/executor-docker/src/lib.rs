@@ -13,6 +13,7 @@ mod life;
 mod limits;
 mod options;
 mod place;
+mod ports;
 mod probe;
 mod program;
 mod tree;

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use groundcrew_core::error::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
+use crate::ports::Port;
+
 /// Every option, for the error about an unknown one.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 9] = [
     "image",
     "network",
     "user",
@@ -15,6 +17,7 @@ const KNOWN: [&str; 8] = [
     "pull",
     "control",
     "storage",
+    "publish",
 ];
 
 /// When an image is pulled.
@@ -74,6 +77,7 @@ pub(crate) struct Options {
     pub(crate) pull: Pull,
     pub(crate) control: Control,
     pub(crate) storage: Storage,
+    pub(crate) publish: Vec<Port>,
 }
 
 fn wrong(option: &'static str, value: &Value, how: &'static str) -> Error {
@@ -118,7 +122,15 @@ impl Options {
             ));
         };
         let get = |key: &str| options.get(key);
+        let publish = get("publish").map_or_else(|| Ok(Vec::new()), ports)?;
+        if !publish.is_empty() && get("network").and_then(Value::as_str) == Some("none") {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "without a network no port is reached; leave --publish out, or name a network",
+            ));
+        }
         Ok(Self {
+            publish,
             image: self::image(image)?,
             network: get("network").map_or_else(|| Ok("default".to_owned()), network)?,
             user: get("user").map(user).transpose()?,
@@ -245,6 +257,17 @@ fn pull(value: &Value) -> Result<Pull, Error> {
         Some("always") => Ok(Pull::Always),
         _ => Err(wrong("pull", value, "must be missing, never or always")),
     }
+}
+
+fn ports(value: &Value) -> Result<Vec<Port>, Error> {
+    let how = "must be a list of ports, such as 8080:80, 0.0.0.0:8080:80 or 80/udp";
+    let list = value
+        .as_array()
+        .ok_or_else(|| wrong("publish", value, how))?;
+    let read = |value: &Value| value.as_str().and_then(Port::read);
+    list.iter()
+        .map(|one| read(one).ok_or_else(|| wrong("publish", one, how)))
+        .collect()
 }
 
 fn control(value: &Value) -> Result<Control, Error> {

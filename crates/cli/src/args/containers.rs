@@ -25,6 +25,9 @@ pub(crate) struct ContainerArgs {
     /// When the image is pulled [default: never].
     #[arg(long, value_enum, value_name = "WHEN")]
     pub pull: Option<Pull>,
+    /// Port of the container that is reached from outside: [[IP:]PORT:]PORT[/udp]; the engine chooses where nothing is said, and only its own machine gets there without an IP. May be repeated.
+    #[arg(long, value_name = "PORT")]
+    pub publish: Vec<String>,
     /// How the container is reached [default: `auto`].
     #[arg(long, value_enum, value_name = "HOW")]
     pub control: Option<Control>,
@@ -96,6 +99,9 @@ impl ContainerArgs {
                 Pull::Always => "always",
             };
             options.insert("pull".to_owned(), json!(word));
+        }
+        if !self.publish.is_empty() {
+            options.insert("publish".to_owned(), json!(self.publish));
         }
         if let Some(control) = self.control {
             let word = match control {
