@@ -5,6 +5,7 @@
 //! that the product should have ended fails the test.
 
 mod call;
+mod engine;
 mod job;
 mod leaks;
 mod outcome;
@@ -15,6 +16,7 @@ mod terminal;
 mod waiting;
 
 pub(crate) use call::Call;
+pub(crate) use engine::{Engine, IMAGE};
 pub(crate) use job::Job;
 pub(crate) use leaks::Leaks;
 pub(crate) use outcome::{Outcome, path, text};
@@ -22,4 +24,4 @@ pub(crate) use place::Ground;
 pub(crate) use processes::is_alive;
 pub(crate) use repository::{Repository, tree};
 pub(crate) use terminal::Terminal;
-pub(crate) use waiting::{DEADLINE, until};
+pub(crate) use waiting::{DEADLINE, until, until_within};
