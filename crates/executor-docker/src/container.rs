@@ -19,6 +19,7 @@ use groundcrew_core::{
 };
 
 use crate::{
+    away::{Away, unstarted},
     engine::{Engine, said},
     inside,
     labels::Labels,
@@ -38,6 +39,8 @@ pub(crate) struct Order<'a> {
     pub(crate) program: &'a Path,
     pub(crate) place: &'a Place,
     pub(crate) logs: &'a Path,
+    /// What of it lies in volumes.
+    pub(crate) away: Option<Away>,
 }
 
 /// Returns the name of an instance's container: in no need of being escaped, and nobody else's by chance.
@@ -108,19 +111,63 @@ fn check_source(engine: &Engine, source: &Path) -> Result<(), Error> {
 }
 
 impl Order<'_> {
+    /// The control directory, which exists nowhere but on this host.
+    fn control(&self) -> Result<Mount, Error> {
+        let source = self.place.path().join(CONTROL);
+        bind(&source, Path::new(inside::CONTROL), false)
+    }
+
+    /// Returns the labels of everything that is made for the instance.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when the id is not that of an attempt.
+    pub(crate) fn labels(&self) -> Result<HashMap<String, String>, Error> {
+        let labels = Labels {
+            install: self.spec.install.clone(),
+            attempt: attempt(self.id)?,
+            run: self.spec.run.clone(),
+            session: self.spec.session.clone(),
+        };
+        Ok(labels.to_map())
+    }
+
+    /// Finds out whether the engine sees the files of this host: a directory that was just made, and is nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// Those of an engine that does not say.
+    pub(crate) async fn is_seen(&self, engine: &Engine) -> Result<bool, Error> {
+        let name = format!("{}-look", name(self.id));
+        let mounts = vec![self.control()?];
+        match unstarted(engine, &name, self.image, &self.labels()?, mounts).await {
+            Ok(container) => {
+                engine.remove(&container).await?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
-        let mut mounts = vec![
-            bind(self.program, Path::new(inside::PROGRAM), true)?,
-            bind(
-                &self.place.path().join(CONTROL),
-                Path::new(inside::CONTROL),
-                false,
-            )?,
-            bind(self.logs, Path::new(inside::LOGS), false)?,
-        ];
+        let mut mounts = Vec::new();
+        let away = self.away.as_ref();
+        if !away.is_some_and(|away| away.ours) {
+            mounts.push(bind(self.program, Path::new(inside::PROGRAM), true)?);
+            mounts.push(self.control()?);
+            mounts.push(bind(self.logs, Path::new(inside::LOGS), false)?);
+        }
         if let Some(workspace) = &self.spec.workspace {
             check_source(engine, workspace)?;
-            mounts.push(bind(workspace, workspace, false)?);
+            // For one in a volume it only has to be text.
+            let mount = bind(workspace, workspace, false)?;
+            if !away.is_some_and(|away| away.workspace.is_some()) {
+                mounts.push(mount);
+            }
+        }
+        if let Some(away) = away {
+            mounts.extend(away.mounts(self.id));
         }
         for share in &self.spec.shared {
             check_source(engine, &share.path)?;
@@ -144,12 +191,6 @@ impl Order<'_> {
 
     /// Describes the container.
     pub(crate) fn body(&self, engine: &Engine) -> Result<ContainerCreateBody, Error> {
-        let labels = Labels {
-            install: self.spec.install.clone(),
-            attempt: attempt(self.id)?,
-            run: self.spec.run.clone(),
-            session: self.spec.session.clone(),
-        };
         let (user, group) = self.user;
         let options = self.options;
         let limits = EngineLimits::of(&self.spec.limits)?;
@@ -194,7 +235,7 @@ impl Order<'_> {
             cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),
             working_dir: Some("/".to_owned()),
             user: Some(format!("{user}:{group}")),
-            labels: Some(labels.to_map()),
+            labels: Some(self.labels()?),
             tty: Some(false),
             open_stdin: Some(false),
             stop_signal: Some("SIGTERM".to_owned()),

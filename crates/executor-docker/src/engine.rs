@@ -137,11 +137,16 @@ fn late(what: &'static str) -> Error {
 }
 
 fn unsupported(endpoint: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "engines are reached through unix:// and tcp://; tunnel others to one of these",
-    )
-    .with("endpoint", endpoint)
+    let why = match endpoint.split(':').next() {
+        Some("https") => {
+            "engines behind TLS are not supported yet; tunnel the engine's socket to unix:// or tcp://127.0.0.1"
+        }
+        Some("ssh") => {
+            "engines behind ssh are not supported yet; forward the engine's socket with `ssh -L`, and name that with DOCKER_HOST=unix://…"
+        }
+        _ => "engines are reached through unix:// and tcp://; tunnel others to one of these",
+    };
+    Error::new(ErrorKind::Unsupported, why).with("endpoint", endpoint)
 }
 
 impl Engine {
@@ -187,8 +192,13 @@ impl Engine {
         Ok(client)
     }
 
-    fn placed(&self, error: Error) -> Error {
+    pub(crate) fn placed(&self, error: Error) -> Error {
         error.with("engine", &self.endpoint)
+    }
+
+    /// The error of an engine that did not answer for as long as patience lasts.
+    pub(crate) fn too_late(&self, what: &'static str) -> Error {
+        self.placed(late(what).with("seconds", self.patience.as_secs_f32()))
     }
 
     /// Makes one call, for as long as patience lasts.
@@ -305,6 +315,27 @@ impl Engine {
             Ok((out, err))
         };
         self.call("reading what the container wrote", read).await
+    }
+
+    /// Returns the first line of what a container's first process wrote to its standard output; none if it ended without one.
+    pub(crate) async fn first_line(&self, id: &str) -> Result<Option<String>, Error> {
+        let client = self.client().await?;
+        let options = LogsOptions {
+            follow: true,
+            stdout: true,
+            ..LogsOptions::default()
+        };
+        let mut pieces = client.logs(id, Some(options));
+        let mut text = String::new();
+        while let Some(piece) = pieces.next().await {
+            let piece =
+                piece.map_err(|e| self.placed(typed("reading what the container says", e)))?;
+            text.push_str(&String::from_utf8_lossy(piece.as_ref()));
+            if let Some((line, _)) = text.split_once('\n') {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// Asks a container to end, and kills it after `grace`; one that does not run is success.

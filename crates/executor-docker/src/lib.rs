@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod away;
 mod bridge;
 mod container;
 mod engine;
 mod executor;
+mod home;
 mod image;
 mod inside;
 mod labels;
@@ -13,6 +15,8 @@ mod options;
 mod place;
 mod probe;
 mod program;
+mod tree;
+mod volumes;
 
 pub use engine::DEFAULT_ENDPOINT;
 pub use executor::{DockerConfig, DockerExecutor};

@@ -6,7 +6,7 @@ use groundcrew_core::error::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
 /// Every option, for the error about an unknown one.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 8] = [
     "image",
     "network",
     "user",
@@ -14,6 +14,7 @@ const KNOWN: [&str; 7] = [
     "read_only",
     "pull",
     "control",
+    "storage",
 ];
 
 /// When an image is pulled.
@@ -31,11 +32,25 @@ pub(crate) enum Pull {
 /// How the supervisor is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Through its socket, in a directory that the container and this host share.
+    /// Through its socket where the engine sees the files of this host, else through the engine.
     #[default]
+    Auto,
+    /// Through its socket, in a directory that the container and this host share.
     Socket,
     /// Through the engine, by a bridge that is executed in the container.
     Exec,
+}
+
+/// Where the workspace is while the container lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// On this host, seen inside at the same place.
+    #[default]
+    Bind,
+    /// In a volume of the engine, filled from this host before the start and brought back at the end.
+    Volume,
+    /// On this host where the engine sees its files, else in a volume.
+    Auto,
 }
 
 /// A path of the host that is seen inside.
@@ -58,6 +73,7 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     pub(crate) pull: Pull,
     pub(crate) control: Control,
+    pub(crate) storage: Storage,
 }
 
 fn wrong(option: &'static str, value: &Value, how: &'static str) -> Error {
@@ -114,6 +130,7 @@ impl Options {
             })?,
             pull: get("pull").map_or(Ok(Pull::default()), pull)?,
             control: get("control").map_or(Ok(Control::default()), control)?,
+            storage: get("storage").map_or(Ok(Storage::default()), storage)?,
         })
     }
 }
@@ -232,9 +249,19 @@ fn pull(value: &Value) -> Result<Pull, Error> {
 
 fn control(value: &Value) -> Result<Control, Error> {
     match value.as_str() {
+        Some("auto") => Ok(Control::Auto),
         Some("socket") => Ok(Control::Socket),
         Some("exec") => Ok(Control::Exec),
-        _ => Err(wrong("control", value, "must be socket or exec")),
+        _ => Err(wrong("control", value, "must be auto, socket or exec")),
+    }
+}
+
+fn storage(value: &Value) -> Result<Storage, Error> {
+    match value.as_str() {
+        Some("bind") => Ok(Storage::Bind),
+        Some("volume") => Ok(Storage::Volume),
+        Some("auto") => Ok(Storage::Auto),
+        _ => Err(wrong("storage", value, "must be bind, volume or auto")),
     }
 }
 

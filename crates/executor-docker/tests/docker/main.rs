@@ -18,3 +18,4 @@ mod images;
 mod life;
 mod outage;
 mod replies;
+mod volumes;
