@@ -3,15 +3,13 @@
 use std::{fs, os::unix::fs::MetadataExt as _};
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
 
-use crate::ground::{Call, Engine, Ground, Leaks, Repository, path, text, until};
+use crate::ground::{Call, Engine, Ground, Repository, path, text, until};
 
 const COMMITS: &str = "echo made >made && git add made && git commit -qm made";
 
-/// Makes sure of the image, before anything is looked at.
 fn image() {
-    drop(Engine::shared());
+    Engine::shared();
 }
 
 fn run(ground: &Ground, repository: &Repository, options: &[&str], script: &str) -> Call {
@@ -22,14 +20,6 @@ fn call(ground: &Ground, words: &[&str]) -> Call {
     Engine::shared().call(ground, words)
 }
 
-fn recover(ground: &Ground) -> Value {
-    call(ground, &["--format", "json", "recover"])
-        .run()
-        .ok()
-        .json()
-}
-
-/// Returns the containers of a ground's installation.
 fn containers(ground: &Ground) -> Vec<String> {
     Engine::shared().containers(ground)
 }
@@ -117,35 +107,6 @@ fn c24_needs_docker_git_works_in_a_bound_worktree_and_what_git_executes_is_read_
             .run()
             .ok();
         assert!(containers(&ground).is_empty());
-    }
-}
-
-#[test]
-fn f127_needs_docker_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
-    image();
-    let ground = Ground::new();
-    let repository = ground.repository("r");
-    let file = ground.path("points");
-    run(&ground, &repository, &[], "true")
-        .note_points(&file)
-        .run()
-        .ok();
-    let points = fs::read_to_string(&file).unwrap();
-    fs::remove_file(&file).unwrap();
-    let before = points.lines().take_while(|point| *point != "start.after");
-    let leaks = Leaks::watch(&ground, &[&repository]);
-    for point in before {
-        let fault = format!("{point}=kill9");
-        let outcome = run(&ground, &repository, &[], "exec sleep 600")
-            .fault(&fault)
-            .run();
-        assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
-        let recovered = recover(&ground);
-        for name in ["stuck", "kept", "strays", "unknown", "busy"] {
-            assert_eq!(recovered[name], json!([]), "{fault}: {recovered:#}");
-        }
-        assert_eq!(containers(&ground), [""; 0], "{fault}");
-        leaks.none(&fault);
     }
 }
 

@@ -102,7 +102,7 @@ fn f127_heavy_needs_docker_kill_9_of_a_launch_leaves_nothing_in_an_engine_elsewh
         let call = engine.run(&ground, &repository, &[], "exec sleep 600");
         let outcome = call.fault(&fault).run();
         assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
-        engine.call(&ground, &["recover"]).run().ok();
+        engine.recover(&ground);
         engine.nothing_left(&ground, &fault);
         assert_eq!(repository.branches(), ["main"], "{fault}");
     }
@@ -123,7 +123,7 @@ fn f127_heavy_needs_docker_kill_9_of_a_launch_leaves_nothing_in_an_engine_elsewh
             let id = text(&run["id"]);
             engine.call(&ground, &["rm", "--force", id]).run();
         }
-        engine.call(&ground, &["recover"]).run().ok();
+        engine.recover(&ground);
         engine.nothing_left(&ground, &format!("round {round}"));
     }
 }

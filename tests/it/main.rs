@@ -12,6 +12,7 @@ mod concurrency;
 mod controller_death;
 mod detached;
 mod docker;
+mod docker_faults;
 mod documents;
 mod elsewhere;
 mod environment;

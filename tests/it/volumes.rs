@@ -2,18 +2,13 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::ground::{Engine, Ground, Leaks, path, text};
 
 const COMMITS: &str = "echo made >made && git add made && git commit -qm made";
 
 const VOLUME: [&str; 4] = ["--workspace", "volume", "--format", "json"];
-
-fn recover(engine: &Engine, ground: &Ground) -> Value {
-    let call = engine.call(ground, &["--format", "json", "recover"]);
-    call.run().ok().json()
-}
 
 #[test]
 fn needs_docker_a_command_commits_in_a_volume_and_its_branch_comes_back() {
@@ -92,7 +87,7 @@ fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
         let call = engine.run(&ground, &repository, &options, "exec sleep 600");
         let outcome = call.fault(&fault).run();
         assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
-        let recovered = recover(&engine, &ground);
+        let recovered = engine.recover(&ground);
         for name in ["stuck", "kept", "strays", "unknown", "busy"] {
             assert_eq!(recovered[name], json!([]), "{fault}: {recovered:#}");
         }
@@ -112,7 +107,7 @@ fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
     for container in engine.containers(&ground) {
         engine.docker(&["rm", "--force", &container]);
     }
-    recover(&engine, &ground);
+    engine.recover(&ground);
     engine.nothing_left(&ground, "recovered");
     assert_eq!(
         fs::read_to_string(workspace.join("made")).unwrap(),

@@ -1,86 +1,195 @@
-//! An engine of containers: the one that all tests share, or a test's own that sees nothing of the test's files.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the engine, its own client and tar are started here; they need neither directory nor environment"
-)]
+//! Engines for containers: the one that all tests share, and private ones that may suffer.
+//!
+//! What is asked of an engine here goes through its own client, around the executor that is under test.
 
 use std::{
+    collections::BTreeSet,
     fs,
-    net::TcpListener,
-    os::fd::OwnedFd,
-    path::Path,
-    process::{Child, Command, Stdio},
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use serde_json::Value;
 
-use super::{Call, Ground, Repository, until};
+use super::{call::Call, place::Ground, repository::Repository, waiting};
 
-/// An image with a shell and git, made of this machine's own.
+/// An image with a shell and git, made of this machine's own, that brings a volume of its own.
 pub(crate) const IMAGE: &str = "gc-test/git:2";
 
-/// An engine, by its address.
+/// How long a private engine may take to come up; one that was killed waits for what it left.
+const UP: Duration = Duration::from_mins(2);
+
+/// Starts the keeper in a namespace in which there is nothing below a directory, if one is named.
+const HIDE: &str = "[ -z \"$1\" ] || mount -t tmpfs none \"$1\" || exit 1; shift; exec sh \"$@\"";
+
+/// An engine that tests use.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) endpoint: String,
-    own: Option<Own>,
+    endpoint: String,
+    private: Option<Private>,
 }
 
-/// An engine of one test.
+/// The keeper of an engine of one test.
 #[derive(Debug)]
-struct Own {
-    directory: TempDir,
-    child: Child,
+struct Private {
+    /// Removed by the keeper, and here if that fails.
+    directory: tempfile::TempDir,
+    keeper: Child,
+    lifeline: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the engine's own client, tar and the keeper are started here; they need neither directory nor environment"
+)]
+fn program(name: &str) -> Command {
+    Command::new(name)
+}
+
+/// Carries a connection in both directions until both have ended.
+fn relay(caller: TcpStream, engine: UnixStream) {
+    let (from_caller, to_engine) = (caller.try_clone().unwrap(), engine.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let (mut from, mut to) = (from_caller, to_engine);
+        drop(io::copy(&mut from, &mut to));
+        drop(to.shutdown(Shutdown::Write));
+    });
+    std::thread::spawn(move || {
+        let (mut from, mut to) = (engine, caller);
+        drop(io::copy(&mut from, &mut to));
+        drop(to.shutdown(Shutdown::Write));
+    });
 }
 
 impl Engine {
-    /// Takes the engine that `cargo xtask test` started, and makes sure of the image.
+    /// Takes the engine that all tests share, with the image made.
     pub(crate) fn shared() -> Self {
         let engine = Self {
             endpoint: Ground::told("GROUNDCREW_TEST_ENGINE"),
-            own: None,
+            private: None,
         };
         engine.image();
         engine
     }
 
-    /// Starts one that listens on TCP, in namespaces of its own in which there is nothing below `hidden`.
+    /// Starts an engine of the test's own, with the image made.
+    pub(crate) fn private() -> Self {
+        Self::private_with(&["--bridge=none", "--iptables=false", "--ip-forward=false"])
+    }
+
+    /// The same, with options.
+    pub(crate) fn private_with(options: &[&str]) -> Self {
+        Self::begin(None, options)
+    }
+
+    /// Starts one that is on another machine, as far as it and its callers can tell: it is reached over TCP, and sees nothing
+    /// that is below a directory.
     pub(crate) fn elsewhere(hidden: &Path) -> Self {
+        let options = ["--bridge=none", "--iptables=false", "--ip-forward=false"];
+        let mut engine = Self::begin(Some(hidden), &options);
+        let socket = engine.socket().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        engine.endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+        // It goes with the process of the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if let Ok(engine) = UnixStream::connect(&socket) {
+                    relay(stream, engine);
+                }
+            }
+        });
+        engine
+    }
+
+    fn begin(hidden: Option<&Path>, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new()
-            .prefix("gc-engine")
+            .prefix("gc-private")
             .tempdir()
             .unwrap();
-        // Made here, so that it is reached, whatever network the engine has.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
-        let log = fs::File::create(directory.path().join("log")).unwrap();
-        let script = "mount -t tmpfs none \"$1\" && export LISTEN_PID=$$ LISTEN_FDS=1 && d=$2 && \
-            exec 3<&0 0</dev/null && exec dockerd -H fd:// --bridge=none --iptables=false \
-            --ip-forward=false --data-root \"$d/data\" --exec-root \"$d/exec\" --pidfile \"$d/pid\"";
-        let child = Command::new("unshare")
-            .args(["--net", "--mount", "--", "sh", "-c", script, "engine"])
-            .arg(hidden)
+        let mut keeper = program("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["--", "sh", "-c", HIDE, "sh"])
+            .arg(hidden.unwrap_or_else(|| Path::new("")))
+            .arg(Ground::told("GROUNDCREW_TEST_ENGINE_KEEPER"))
             .arg(directory.path())
-            .stdin(OwnedFd::from(listener))
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let engine = Self {
-            endpoint,
-            own: Some(Own { directory, child }),
+        let mut engine = Self {
+            endpoint: format!("unix://{}/docker.sock", directory.path().display()),
+            private: Some(Private {
+                directory,
+                lifeline: keeper.stdin.take(),
+                answers: BufReader::new(keeper.stdout.take().unwrap()),
+                keeper,
+            }),
         };
-        until("the engine answers", || {
-            let output = engine.client(&["version"]).output().unwrap();
-            output.status.success()
-        });
+        engine.start();
         engine.image();
         engine
     }
 
-    fn client(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
+    /// Returns where it listens.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Returns its socket.
+    pub(crate) fn socket(&self) -> &Path {
+        Path::new(self.endpoint.strip_prefix("unix://").unwrap())
+    }
+
+    fn tell(&mut self, word: &str) {
+        let private = self.private.as_mut().unwrap();
+        writeln!(private.lifeline.as_mut().unwrap(), "{word}").unwrap();
+        let mut answer = String::new();
+        private.answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim(), word);
+    }
+
+    /// Starts a private engine, also after it was killed; returns when it answers.
+    pub(crate) fn start(&mut self) {
+        self.tell("start");
+        let up = waiting::until_within(UP, || {
+            let version = self.client(&["version"]).output().unwrap();
+            version.status.success()
+        });
+        assert!(up, "the engine does not come up: {}", self.log());
+    }
+
+    /// Stops it where it is.
+    pub(crate) fn freeze(&mut self) {
+        self.tell("freeze");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&mut self) {
+        self.tell("thaw");
+    }
+
+    /// Kills it with SIGKILL; containers that run go on.
+    pub(crate) fn kill(&mut self) {
+        self.tell("kill");
+    }
+
+    /// Returns what a private engine wrote.
+    pub(crate) fn log(&self) -> String {
+        let private = self.private.as_ref().unwrap();
+        let log = fs::read(private.directory.path().join("log")).unwrap();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// Begins a call of the engine's own client.
+    pub(crate) fn client(&self, words: &[&str]) -> Command {
+        let mut command = program("timeout");
         command
             .args(["60", "docker", "--host", &self.endpoint])
             .args(words)
@@ -98,8 +207,8 @@ impl Engine {
 
     /// Makes the image if the engine lacks it: git, what it is linked to, and a shell.
     fn image(&self) {
-        let there = self.client(&["image", "inspect", IMAGE]).output().unwrap();
-        if there.status.success() {
+        let found = self.client(&["image", "inspect", IMAGE]).output().unwrap();
+        if found.status.success() {
             return;
         }
         let root = tempfile::tempdir().unwrap();
@@ -111,7 +220,7 @@ impl Engine {
         let git = ["/usr/bin/git", "/usr/local/bin/git"].map(Path::new);
         let git = git.into_iter().find(|path| path.exists()).unwrap();
         put(git);
-        let linked = Command::new("ldd").arg(git).output().unwrap();
+        let linked = program("ldd").arg(git).output().unwrap();
         for word in String::from_utf8(linked.stdout).unwrap().split_whitespace() {
             if word.starts_with('/') {
                 put(Path::new(word));
@@ -120,22 +229,25 @@ impl Engine {
         fs::create_dir_all(root.path().join("bin")).unwrap();
         fs::create_dir_all(root.path().join("tmp")).unwrap();
         fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
-        for name in "sh cat echo sleep id touch env rm mkdir chmod stty kill".split(' ') {
+        for name in "sh cat echo sleep id touch env grep true rm mkdir chmod stty".split(' ') {
             std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
         }
-        let mut tar = Command::new("tar")
+        let mut tar = program("tar")
             .arg("-C")
             .arg(root.path())
             .args(["-c", "."])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut import = self.client(&["import", "-", IMAGE]);
+        let mut import = self.client(&["import", "--change", "VOLUME /volume", "-", IMAGE]);
         let imported = import.stdin(tar.stdout.take().unwrap()).output().unwrap();
-        assert!(tar.wait().unwrap().success() && imported.status.success());
+        assert!(
+            tar.wait().unwrap().success() && imported.status.success(),
+            "{imported:?}"
+        );
     }
 
-    /// Tells a call where the engine is, and the supervisor for its containers.
+    /// Tells a call of the command where the engine and the supervisor for its containers are.
     pub(crate) fn equip(&self, call: Call) -> Call {
         call.env("DOCKER_HOST", &self.endpoint).env(
             "GROUNDCREW_SUPERVISOR",
@@ -143,7 +255,7 @@ impl Engine {
         )
     }
 
-    /// A run in a container without a network.
+    /// Begins a call of `run` with a script in a container without a network.
     pub(crate) fn run(
         &self,
         ground: &Ground,
@@ -157,9 +269,18 @@ impl Engine {
         self.equip(ground.run_in(repository, &all, ["sh", "-c", script]))
     }
 
-    /// Another verb.
+    /// Begins a call of the command.
     pub(crate) fn call(&self, ground: &Ground, words: &[&str]) -> Call {
         self.equip(ground.call(words))
+    }
+
+    /// Runs `recover` and returns its document.
+    #[track_caller]
+    pub(crate) fn recover(&self, ground: &Ground) -> Value {
+        self.call(ground, &["--format", "json", "recover"])
+            .run()
+            .ok()
+            .json()
     }
 
     /// Returns the containers of a ground's installation.
@@ -180,28 +301,64 @@ impl Engine {
         self.docker(&words).lines().map(str::to_owned).collect()
     }
 
-    /// Demands that neither the engine nor this host has anything of a run.
+    /// Demands that neither the engine nor this host has anything of an instance.
     #[track_caller]
-    pub(crate) fn nothing_left(&self, ground: &Ground, what: &str) {
-        assert_eq!(self.containers(ground), [""; 0], "{what}");
-        assert_eq!(self.volumes(ground), [""; 0], "{what}");
+    pub(crate) fn nothing_left(&self, ground: &Ground, when: &str) {
+        assert_eq!(self.containers(ground), [""; 0], "{when}");
+        assert_eq!(self.volumes(ground), [""; 0], "{when}");
         let places = fs::read_dir(ground.state().join("containers"));
-        assert_eq!(places.map_or(0, Iterator::count), 0, "{what}");
+        assert_eq!(places.map_or(0, Iterator::count), 0, "{when}");
+    }
+
+    /// Returns everything that a private engine holds, whosever it is: containers, volumes, networks, mounts, and the
+    /// processes that keep containers.
+    #[track_caller]
+    pub(crate) fn holdings(&self) -> BTreeSet<String> {
+        let private = self.private.as_ref().unwrap();
+        let mut found = BTreeSet::new();
+        for (what, words) in [
+            ("container", &["ps", "--all", "--quiet"][..]),
+            ("volume", &["volume", "ls", "--quiet"]),
+            ("network", &["network", "ls", "--quiet"]),
+        ] {
+            let listed = self.docker(words);
+            found.extend(listed.lines().map(|id| format!("{what} {id}")));
+        }
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words = String::from_utf8_lossy(&words).replace('\0', " ");
+            let place = private.directory.path().display().to_string();
+            if words.contains("containerd-shim") && words.contains(&place) {
+                found.insert(format!("process {words}"));
+            }
+        }
+        let containers = private.directory.path().join("data/containers");
+        let kept = fs::read_dir(containers).into_iter().flatten().flatten();
+        found.extend(
+            kept.map(|entry| format!("directory {}", PathBuf::from(entry.file_name()).display())),
+        );
+        found
+    }
+
+    /// Demands that a private engine holds what it held before; what is on its way out gets some time.
+    #[track_caller]
+    pub(crate) fn holds(&self, before: &BTreeSet<String>, when: &str) {
+        let mut now = BTreeSet::new();
+        let same = waiting::until_within(Duration::from_secs(20), || {
+            now = self.holdings();
+            now == *before
+        });
+        let left: Vec<_> = now.symmetric_difference(before).collect();
+        assert!(
+            same,
+            "{when}: the engine has more or less than before: {left:#?}"
+        );
     }
 }
 
-impl Drop for Own {
+impl Drop for Private {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        let _gone = kill_process(pid, Signal::TERM);
-        drop(self.child.wait());
-        // Its mounts went with its namespace.
-        let _left = self.directory.path();
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        drop(self.own.take());
+        drop(self.lifeline.take());
+        drop(self.keeper.wait());
     }
 }

@@ -16,7 +16,7 @@ mod terminal;
 mod waiting;
 
 pub(crate) use call::Call;
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, IMAGE};
 pub(crate) use job::Job;
 pub(crate) use leaks::Leaks;
 pub(crate) use outcome::{Outcome, path, text};
@@ -24,4 +24,4 @@ pub(crate) use place::Ground;
 pub(crate) use processes::is_alive;
 pub(crate) use repository::{Repository, tree};
 pub(crate) use terminal::Terminal;
-pub(crate) use waiting::{DEADLINE, until};
+pub(crate) use waiting::{DEADLINE, until, until_within};
