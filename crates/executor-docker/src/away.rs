@@ -38,6 +38,8 @@ use crate::{
 const NOTE: &str = "away";
 /// Written down before the container starts: from then on the workspace in the volume is the one that counts.
 pub(crate) const LEFT: &str = "left";
+/// Written down when the workspace is back.
+pub(crate) const HOME: &str = "home";
 
 const VERSION: u32 = 1;
 
@@ -181,7 +183,7 @@ impl Away {
                 continue;
             };
             let there = Self::read(&place)?.and_then(|away| away.workspace);
-            if there.as_ref() == Some(workspace) && !place.has(crate::home::HOME)? {
+            if there.as_ref() == Some(workspace) && !place.has(HOME)? {
                 return Err(Error::new(
                     ErrorKind::Conflict,
                     "the workspace is in the volume of another instance, and not brought back yet; end that one, or let `groundcrew recover` bring it back",
@@ -265,7 +267,7 @@ impl Away {
                 }
                 make().await
             }
-            made => made,
+            first => first,
         }
     }
 

@@ -154,7 +154,7 @@ impl Order<'_> {
     fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
         let mut mounts = Vec::new();
         let away = self.away.as_ref();
-        if !away.is_some_and(|away| away.ours) {
+        if away.is_none_or(|away| !away.ours) {
             mounts.push(bind(self.program, Path::new(inside::PROGRAM), true)?);
             mounts.push(self.control()?);
             mounts.push(bind(self.logs, Path::new(inside::LOGS), false)?);
@@ -163,7 +163,7 @@ impl Order<'_> {
             check_source(engine, workspace)?;
             // For one in a volume it only has to be text.
             let mount = bind(workspace, workspace, false)?;
-            if !away.is_some_and(|away| away.workspace.is_some()) {
+            if away.is_none_or(|away| away.workspace.is_none()) {
                 mounts.push(mount);
             }
         }

@@ -9,8 +9,8 @@ use bollard::{
     errors::Error as EngineError,
     models::{ContainerSummaryStateEnum, PortMap, SystemInfo, SystemVersion},
     query_parameters::{
-        InspectContainerOptions, ListContainersOptions, LogsOptions, RemoveContainerOptions,
-        StopContainerOptions,
+        InspectContainerOptions, ListContainersOptions, ListNetworksOptions, LogsOptions,
+        RemoveContainerOptions, StopContainerOptions,
     },
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -290,6 +290,16 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the names of all networks, in order.
+    pub(crate) async fn networks(&self) -> Result<Vec<String>, Error> {
+        let client = self.client().await?;
+        let call = client.list_networks(None::<ListNetworksOptions>);
+        let found = self.call("listing networks", call).await?;
+        let mut names: Vec<_> = found.into_iter().filter_map(|one| one.name).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Returns the networks that a container has, and where its ports are reached.

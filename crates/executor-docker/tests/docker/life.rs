@@ -225,8 +225,7 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     // A file that nobody can remove, in the directory that the engine keeps of the container.
     let path = ground.docker(&["inspect", "-f", "{{.ResolvConfPath}}", &created.identity.0]);
     let stuck = std::path::Path::new(&path).with_file_name("stuck");
-    std::fs::write(&stuck, "").unwrap();
-    immutable(&stuck, true);
+    let stuck = Stuck::new(&stuck);
     let error = ground
         .executor
         .delete(&id, Some(&created.identity))
@@ -243,7 +242,7 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     ));
     assert_eq!(other.list().await.unwrap(), std::slice::from_ref(&id));
     assert!(other.delete(&id, Some(&created.identity)).await.is_err());
-    immutable(&stuck, false);
+    drop(stuck);
     assert_eq!(
         other.delete(&id, Some(&created.identity)).await.unwrap(),
         Undone::REMOVED
@@ -251,12 +250,19 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     ground.nothing_left();
 }
 
-/// Keeps a file from being removed, or no more.
-fn immutable(path: &std::path::Path, so: bool) {
-    let flag = if so { "+i" } else { "-i" };
-    let status = std::process::Command::new("chattr")
-        .arg(flag)
-        .arg(path)
-        .status();
-    assert!(status.unwrap().success());
+/// A file that nobody can remove until this is dropped.
+struct Stuck(std::fs::File);
+
+impl Stuck {
+    fn new(path: &std::path::Path) -> Self {
+        let file = std::fs::File::create(path).unwrap();
+        rustix::fs::ioctl_setflags(&file, rustix::fs::IFlags::IMMUTABLE).unwrap();
+        Self(file)
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        rustix::fs::ioctl_setflags(&self.0, rustix::fs::IFlags::empty()).unwrap();
+    }
 }
