@@ -1,128 +1,27 @@
 //! The main job in a container, and everything taken back.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the engine's own client and tar are started here; they need neither directory nor environment"
-)]
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, os::unix::fs::MetadataExt as _};
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
 
-use crate::ground::{Call, Ground, Leaks, Repository, path, text, until};
-
-/// An image with a shell and git, made of this machine's own.
-const IMAGE: &str = "gc-test/git:1";
+use crate::ground::{Call, Engine, Ground, Repository, path, text, until};
 
 const COMMITS: &str = "echo made >made && git add made && git commit -qm made";
 
-#[track_caller]
-fn docker(words: &[&str]) -> String {
-    let output = client(words).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-fn client(words: &[&str]) -> Command {
-    let mut command = Command::new("timeout");
-    command
-        .args([
-            "60",
-            "docker",
-            "--host",
-            &Ground::told("GROUNDCREW_TEST_ENGINE"),
-        ])
-        .args(words)
-        .stdin(Stdio::null());
-    command
-}
-
-/// Makes the image if the engine lacks it: git, what it is linked to, and a shell.
 fn image() {
-    if client(&["image", "inspect", IMAGE])
-        .output()
-        .unwrap()
-        .status
-        .success()
-    {
-        return;
-    }
-    let root = tempfile::tempdir().unwrap();
-    let put = |from: &Path| {
-        let to = root.path().join(from.strip_prefix("/").unwrap());
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, to).unwrap();
-    };
-    let git = ["/usr/bin/git", "/usr/local/bin/git"].map(Path::new);
-    let git = git.into_iter().find(|path| path.exists()).unwrap();
-    put(git);
-    let linked = Command::new("ldd").arg(git).output().unwrap();
-    for word in String::from_utf8(linked.stdout).unwrap().split_whitespace() {
-        if word.starts_with('/') {
-            put(Path::new(word));
-        }
-    }
-    fs::create_dir_all(root.path().join("bin")).unwrap();
-    fs::create_dir_all(root.path().join("tmp")).unwrap();
-    fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
-    for name in "sh cat echo sleep id touch env".split(' ') {
-        std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
-    }
-    let mut tar = Command::new("tar")
-        .arg("-C")
-        .arg(root.path())
-        .args(["-c", "."])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut import = client(&["import", "-", IMAGE]);
-    let imported = import.stdin(tar.stdout.take().unwrap()).output().unwrap();
-    assert!(tar.wait().unwrap().success() && imported.status.success());
-}
-
-fn equipped(call: Call) -> Call {
-    call.env("DOCKER_HOST", Ground::told("GROUNDCREW_TEST_ENGINE"))
-        .env(
-            "GROUNDCREW_SUPERVISOR",
-            Ground::told("GROUNDCREW_TEST_SUPERVISOR"),
-        )
+    Engine::shared();
 }
 
 fn run(ground: &Ground, repository: &Repository, options: &[&str], script: &str) -> Call {
-    let mut all = vec![
-        "--executor",
-        "docker",
-        "--image",
-        IMAGE,
-        "--network",
-        "none",
-    ];
-    all.extend(options);
-    equipped(ground.run_in(repository, &all, ["sh", "-c", script]))
+    Engine::shared().run(ground, repository, options, script)
 }
 
 fn call(ground: &Ground, words: &[&str]) -> Call {
-    equipped(ground.call(words))
+    Engine::shared().call(ground, words)
 }
 
-fn recover(ground: &Ground) -> Value {
-    call(ground, &["--format", "json", "recover"])
-        .run()
-        .ok()
-        .json()
-}
-
-/// Returns the containers of a ground's installation.
 fn containers(ground: &Ground) -> Vec<String> {
-    let install = fs::read_to_string(ground.state().join("install-id")).unwrap();
-    let filter = format!("label=dev.groundcrew.install={}", install.trim());
-    let listed = docker(&["ps", "--all", "--quiet", "--filter", &filter]);
-    listed.lines().map(str::to_owned).collect()
+    Engine::shared().containers(ground)
 }
 
 #[test]
@@ -208,35 +107,6 @@ fn c24_needs_docker_git_works_in_a_bound_worktree_and_what_git_executes_is_read_
             .run()
             .ok();
         assert!(containers(&ground).is_empty());
-    }
-}
-
-#[test]
-fn f127_needs_docker_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
-    image();
-    let ground = Ground::new();
-    let repository = ground.repository("r");
-    let file = ground.path("points");
-    run(&ground, &repository, &[], "true")
-        .note_points(&file)
-        .run()
-        .ok();
-    let points = fs::read_to_string(&file).unwrap();
-    fs::remove_file(&file).unwrap();
-    let before = points.lines().take_while(|point| *point != "start.after");
-    let leaks = Leaks::watch(&ground, &[&repository]);
-    for point in before {
-        let fault = format!("{point}=kill9");
-        let outcome = run(&ground, &repository, &[], "exec sleep 600")
-            .fault(&fault)
-            .run();
-        assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
-        let recovered = recover(&ground);
-        for name in ["stuck", "kept", "strays", "unknown", "busy"] {
-            assert_eq!(recovered[name], json!([]), "{fault}: {recovered:#}");
-        }
-        assert_eq!(containers(&ground), [""; 0], "{fault}");
-        leaks.none(&fault);
     }
 }
 

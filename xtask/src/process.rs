@@ -10,6 +10,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -233,14 +234,17 @@ impl Cmd {
         child.wait().context("cannot wait for the program")
     }
 
-    /// Starts it beside us, with a file for what it prints.
+    /// Starts it beside us, out of the way of what is typed at our terminal, with a pipe to its stdin and a file for what it prints.
+    ///
+    /// The pipe closes when we end, however we end: a program that reads it knows then.
     ///
     /// # Errors
     ///
     /// Fails when the file cannot be made or the program cannot be started.
-    pub(crate) fn start(&self, log: &Path) -> Result<Child> {
+    pub(crate) fn start_with_lifeline(&self, log: &Path) -> Result<Child> {
         let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
         let mut command = self.command()?;
+        command.stdin(Stdio::piped()).process_group(0);
         command.stdout(file.try_clone().context("cannot share a file")?);
         command.stderr(file);
         command.spawn().with_context(|| self.cannot_start())

@@ -5,21 +5,25 @@
 //! that the product should have ended fails the test.
 
 mod call;
+mod engine;
 mod job;
 mod leaks;
 mod outcome;
 mod place;
 mod processes;
+mod relay;
 mod repository;
 mod terminal;
 mod waiting;
 
 pub(crate) use call::Call;
+pub(crate) use engine::{Engine, IMAGE};
 pub(crate) use job::Job;
 pub(crate) use leaks::Leaks;
 pub(crate) use outcome::{Outcome, path, text};
 pub(crate) use place::Ground;
 pub(crate) use processes::is_alive;
+pub(crate) use relay::{Asked, Deed, Relay, answer};
 pub(crate) use repository::{Repository, tree};
 pub(crate) use terminal::Terminal;
-pub(crate) use waiting::{DEADLINE, until};
+pub(crate) use waiting::{DEADLINE, until, until_within};
