@@ -1,0 +1,13 @@
+//! Nothing but the guides: every block of code in them is compiled as a test.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/executor-authors.md")]
+mod executor_authors {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/preparer-authors.md")]
+mod preparer_authors {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+mod embedding {}
