@@ -13,6 +13,8 @@ mod controller_death;
 mod detached;
 mod docker;
 mod docker_faults;
+mod docker_outage;
+mod docker_replies;
 mod documents;
 mod elsewhere;
 mod environment;
