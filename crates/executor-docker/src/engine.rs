@@ -20,8 +20,8 @@ use tokio::sync::Mutex;
 /// Where an engine listens if nobody says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
 
-/// The timeout of the client itself; ours are shorter, but for ending a container.
-const CLIENT_TIMEOUT: u64 = 600;
+/// The timeout of the client itself, in seconds; every call has one of ours, which is shorter or minds what moves.
+const CLIENT_TIMEOUT: u64 = 24 * 60 * 60;
 
 /// How much of what an engine said goes into an error.
 const SAID: usize = 600;

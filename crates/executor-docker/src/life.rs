@@ -182,14 +182,21 @@ pub(crate) async fn find(
     Ok(containers(engine, install, id).await?.0)
 }
 
-/// Finds everything of an instance. Of volumes only those of our names: others with our labels are somebody else's.
+/// Finds everything of an instance, with its volumes where it may have some.
+///
+/// Of volumes only those of our names: others with our labels are somebody else's.
 pub(crate) async fn things(
     engine: &Engine,
     install: &InstallId,
     id: &InstanceId,
+    may_have_volumes: bool,
 ) -> Result<Things, Error> {
     let (containers, carriers) = containers(engine, install, id).await?;
-    let mut volumes = engine.volumes(filters(install, id)).await?;
+    let mut volumes = if may_have_volumes {
+        engine.volumes(filters(install, id)).await?
+    } else {
+        Vec::new()
+    };
     volumes.retain(|volume| {
         is_of(&volume.labels, install, id)
             && [volumes::own(id), volumes::work(id)].contains(&volume.name)
