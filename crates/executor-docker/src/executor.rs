@@ -229,7 +229,7 @@ impl DockerExecutor {
                 let away = Away::forced(
                     order.spec,
                     options,
-                    order.image,
+                    &order.image.id,
                     order.user,
                     order.labels()?,
                 )
@@ -390,7 +390,7 @@ impl Executor for DockerExecutor {
             logs: &logs,
             away: None,
         };
-        order.away = Away::asked(spec, &options, &image, user, order.labels()?).await?;
+        order.away = Away::asked(spec, &options, &image.id, user, order.labels()?).await?;
         progress.line("creating the container");
         place.begin_creating()?;
         let container = match self.ask(&mut order, exec, progress).await {
@@ -444,7 +444,9 @@ impl Executor for DockerExecutor {
         }
         // Before anything is touched: an engine that does not answer leaves all as it was.
         let away = place.as_ref().map(Away::read).transpose()?.flatten();
-        let volumes = place.is_none() || away.is_some();
+        // Without any of these, all that there are go with the container.
+        let open = place.as_ref().map(Place::is_creating).transpose()?;
+        let volumes = open.unwrap_or(true) || away.is_some();
         let mut things = life::things(&self.engine, &self.install, id, volumes).await?;
         let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,

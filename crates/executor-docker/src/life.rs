@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::{Engine, Listed, said},
-    labels::{ATTEMPT, CARRIER, INSTALL, Labels, ROLE},
+    labels::{ATTEMPT, CARRIER, INSTALL, Labels, OF_IMAGE, ROLE},
     volumes::{self, Volume},
 };
 
@@ -184,7 +184,7 @@ pub(crate) async fn find(
 
 /// Finds everything of an instance, with its volumes where it may have some.
 ///
-/// Of volumes only those of our names: others with our labels are somebody else's.
+/// Of volumes only those of our names and those of its image: others with our labels are somebody else's.
 pub(crate) async fn things(
     engine: &Engine,
     install: &InstallId,
@@ -199,7 +199,8 @@ pub(crate) async fn things(
     };
     volumes.retain(|volume| {
         is_of(&volume.labels, install, id)
-            && [volumes::own(id), volumes::work(id)].contains(&volume.name)
+            && (volume.labels.get(ROLE).map(String::as_str) == Some(OF_IMAGE)
+                || [volumes::own(id), volumes::work(id)].contains(&volume.name))
     });
     Ok(Things {
         containers,
