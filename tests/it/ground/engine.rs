@@ -137,6 +137,11 @@ impl Engine {
         engine
     }
 
+    /// Returns where it listens.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// Returns its socket.
     pub(crate) fn socket(&self) -> &Path {
         Path::new(self.endpoint.strip_prefix("unix://").unwrap())
