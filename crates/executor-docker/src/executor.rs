@@ -337,7 +337,9 @@ impl Executor for DockerExecutor {
         if let Some(mut place) = place {
             place.set_aside(id)?;
             // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
-            let until = place.is_creating()?.then(|| Instant::now() + life::LATE);
+            let until = place
+                .creating_since()?
+                .map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
             loop {
                 if let Some(container) = chosen {
                     life::remove(&self.engine, &container).await?;

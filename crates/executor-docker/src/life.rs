@@ -22,8 +22,8 @@ const UP_TIME: Duration = Duration::from_secs(30);
 /// How long processes may take after they were asked to end, the supervisor's own killing included.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a container that the engine was asked for is looked for once it cannot be asked for it any more.
-pub(crate) const LATE: Duration = Duration::from_secs(2);
+/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since it answers.
+pub(crate) const LATE: Duration = Duration::from_secs(4);
 
 /// How long the looks are apart.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);

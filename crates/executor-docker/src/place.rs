@@ -21,6 +21,7 @@ use std::{
         unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use groundcrew_core::{
@@ -33,6 +34,7 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::options::Control;
 
@@ -91,6 +93,15 @@ pub(crate) struct Place {
 
 fn failed<'a>(message: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> Error + use<'a> {
     move |errno| Error::io(message, errno.into()).with("path", path.display())
+}
+
+/// Returns how long this machine is up: the clock that all controllers share, and that nobody sets.
+fn uptime() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or_default(),
+        u32::try_from(now.tv_nsec).unwrap_or_default(),
+    )
 }
 
 fn trash_name(id: &InstanceId) -> String {
@@ -315,9 +326,9 @@ impl Place {
         }
     }
 
-    /// Writes down that the engine is about to be asked.
+    /// Writes down that the engine is about to be asked, and when.
     pub(crate) fn begin_creating(&self) -> Result<(), Error> {
-        self.write(CREATING, b"")
+        self.write(CREATING, uptime().as_nanos().to_string().as_bytes())
     }
 
     /// Writes down that the engine has answered.
@@ -331,16 +342,32 @@ impl Place {
         }
     }
 
-    /// Whether the engine may still be about to make the container.
-    pub(crate) fn is_creating(&self) -> Result<bool, Error> {
-        match rustix::fs::statat(&self.directory, CREATING, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(failed(
-                "failed to look at a container's directory",
-                &self.path,
-            )(errno)),
-        }
+    /// Returns when the engine was asked for a container that it may still be about to make; none if it answered.
+    ///
+    /// What was written by somebody else's clock, or not to its end, counts as asked now.
+    pub(crate) fn creating_since(&self) -> Result<Option<Instant>, Error> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.directory, CREATING, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => {
+                return Err(failed(
+                    "failed to look at a container's directory",
+                    &self.path,
+                )(errno));
+            }
+        };
+        let mut text = String::new();
+        let read = File::from(file).take(64).read_to_string(&mut text);
+        let asked = read
+            .ok()
+            .and_then(|_| text.parse().ok())
+            .map(Duration::from_nanos);
+        let ago = asked.and_then(|asked| uptime().checked_sub(asked));
+        let now = Instant::now();
+        Ok(Some(
+            ago.and_then(|ago| now.checked_sub(ago)).unwrap_or(now),
+        ))
     }
 
     /// Takes its name away: from now on the engine makes no container of it.
@@ -423,6 +450,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn f104_how_long_ago_the_engine_was_asked_is_told_by_a_clock_that_all_share() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = Root::new(ground.path().join("containers"));
+        let install = InstallId::generate().unwrap();
+        let id = InstanceId::new("00112233445566778899aabbccddeeff").unwrap();
+        let place = root
+            .create(&Owner::new(&install, &id, Control::Socket))
+            .unwrap();
+        assert_eq!(place.creating_since().unwrap(), None);
+        place.begin_creating().unwrap();
+        let note = place.path().join(CREATING);
+        let ago = || {
+            let since = place.creating_since().unwrap().unwrap();
+            Instant::now().duration_since(since).as_secs()
+        };
+        assert_eq!(ago(), 0);
+        let asked = uptime().saturating_sub(Duration::from_secs(7));
+        std::fs::write(&note, asked.as_nanos().to_string()).unwrap();
+        assert_eq!(ago(), 7);
+        // Of another boot, cut off, or nonsense.
+        for text in [u64::MAX.to_string(), String::new(), "x".to_owned()] {
+            std::fs::write(&note, text).unwrap();
+            assert_eq!(ago(), 0);
+        }
+    }
+
+    #[test]
     fn f104_a_place_that_is_set_aside_is_still_found_and_not_given_again() {
         let ground = tempfile::tempdir().unwrap();
         let root = Root::new(ground.path().join("containers"));
@@ -447,7 +501,7 @@ mod tests {
             ErrorKind::AlreadyExists
         );
         let found = root.find(&id).unwrap().unwrap();
-        assert!(found.trashed && found.is_creating().unwrap());
+        assert!(found.trashed && found.creating_since().unwrap().is_some());
         assert_eq!(found.owner, Some(owner));
         assert_eq!(root.list().unwrap(), std::slice::from_ref(&id));
         let other = InstallId::generate().unwrap();
