@@ -31,7 +31,7 @@ use crate::{
     labels::{ATTEMPT, CARRIER, INSTALL, ROLE},
     options::{Control, Options, Storage},
     place::{Place, Root},
-    volumes,
+    tree, volumes,
 };
 
 /// What is written down about it.
@@ -68,7 +68,7 @@ pub(crate) struct Away {
 
 impl Away {
     /// Plans for an engine that sees the files of this host; none if nothing is to be in a volume.
-    pub(crate) fn asked(
+    pub(crate) async fn asked(
         spec: &InstanceSpec,
         options: &Options,
         image: &str,
@@ -82,7 +82,7 @@ impl Away {
         else {
             return Ok(None);
         };
-        let print = crate::tree::print(workspace)?;
+        let print = print(workspace).await?;
         Ok(Some(Self {
             version: VERSION,
             ours: false,
@@ -99,7 +99,7 @@ impl Away {
     /// # Errors
     ///
     /// `Unsupported`, saying what to do, when something of this host is asked for that cannot be taken along.
-    pub(crate) fn forced(
+    pub(crate) async fn forced(
         spec: &InstanceSpec,
         options: &Options,
         image: &str,
@@ -127,14 +127,17 @@ impl Away {
                 "the engine does not see the files of this host, so the workspace cannot be used where it is; use --workspace volume",
             );
         }
-        let print = spec.workspace.as_deref().map(crate::tree::print);
+        let print = match &spec.workspace {
+            Some(workspace) => Some(print(workspace).await?),
+            None => None,
+        };
         Ok(Self {
             version: VERSION,
             ours: true,
             image: image.to_owned(),
             user,
             workspace: spec.workspace.clone(),
-            print: print.transpose()?,
+            print,
             labels,
         })
     }
@@ -340,6 +343,16 @@ impl Away {
         }
         archive.into_inner().map_err(failed)
     }
+}
+
+/// Tells a workspace from one that was changed; see [`tree::print`].
+async fn print(workspace: &Path) -> Result<u64, Error> {
+    let workspace = workspace.to_owned();
+    tokio::task::spawn_blocking(move || tree::print(&workspace))
+        .await
+        .map_err(|e| {
+            Error::new(ErrorKind::Panicked, "looking at the workspace was given up").with_source(e)
+        })?
 }
 
 /// Makes a container that is not meant to be started.

@@ -108,7 +108,13 @@ async fn bring_workspace(
     archive: ByteStream,
 ) -> Result<(), Error> {
     if !place.has(SWAPPING)? {
-        check_unchanged(&path, away.print)?;
+        let (path, print) = (path.clone(), away.print);
+        tokio::task::spawn_blocking(move || check_unchanged(&path, print))
+            .await
+            .map_err(|e| {
+                Error::new(ErrorKind::Panicked, "looking at the workspace was given up")
+                    .with_source(e)
+            })??;
     }
     let (name, user) = (format!(".groundcrew-incoming-{id}"), foreign(away.user));
     let parent = path.parent().unwrap_or(&path).to_owned();

@@ -134,6 +134,12 @@ async fn f109_f112_f119_needs_docker_removal_takes_all_whoever_else_removes() {
     let created = ground.create(&id, json!({})).await.unwrap();
     let names = "{{range .Mounts}}{{if eq .Type \"volume\"}}{{.Name}}{{end}}{{end}}";
     let volume = ground.docker(&["inspect", "-f", names, &created.identity.0]);
+    // It can be told whose it is, also where an engine dies before it has the container.
+    let labels = "{{index .Labels \"dev.groundcrew.attempt\"}}";
+    assert_eq!(
+        ground.docker(&["volume", "inspect", "-f", labels, &volume]),
+        id.as_str()
+    );
     let volumes = || ground.docker(&["volume", "ls", "-q"]);
     assert!(!volume.is_empty() && volumes().contains(&volume));
     let others: Vec<_> = (0..4).map(|_| ground.again()).collect();
