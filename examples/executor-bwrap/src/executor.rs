@@ -227,7 +227,7 @@ impl Executor for BwrapExecutor {
         let connector = Arc::new(UnixConnector::new(place.control().join(SOCKET)));
         match SupervisorInstance::connect(connector, id, Some(logged.clone())).await {
             Ok(instance) => Ok(Arc::new(instance)),
-            // Nobody has its start file any more: it has ended, and its logs tell of it.
+            // It has ended, and its logs tell of it.
             Err(error) if error.kind() == ErrorKind::Unavailable && has_ended(&place.control()) => {
                 Ok(Arc::new(logged))
             }
@@ -272,7 +272,11 @@ fn bwrap_path(path: &Path) -> &str {
     path.to_str().unwrap_or("bwrap")
 }
 
+/// One that has its start file and no socket yet is about to come up; one that listens no more has ended all it had.
 fn has_ended(control: &Path) -> bool {
+    if control.join(SOCKET).exists() {
+        return true;
+    }
     match std::fs::File::open(control) {
         Ok(directory) => !matches!(StartLock::try_take(&directory), Ok(None)),
         Err(_) => true,

@@ -25,6 +25,9 @@ fn main() -> ExitCode {
         let source = directory.join("source");
         if !source.exists() {
             repository(&source)?;
+            // The program that uses a preparer has made the directories: one that is not there may be unmounted.
+            std::fs::create_dir(directory.join("worktrees"))
+                .map_err(|e| Error::io("no worktrees can be kept", e))?;
         }
         let preparer = WorktreePreparer::new(WorktreeConfig {
             separate: false,

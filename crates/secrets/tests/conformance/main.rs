@@ -46,7 +46,7 @@ fn filled(directory: PathBuf, name: SecretRef, tenant: TenantId) -> Result<(), E
                 .set(&name.clone().into(), SecretValue::new(VALUE))
                 .await?;
             let theirs = SecretId::of_tenant(name, tenant);
-            store.set(&theirs, SecretValue::new(THEIRS)).await
+            store.set(&theirs, SecretValue::new(THEIRS)).await.map(drop)
         })
     };
     let filled = std::thread::spawn(fill).join();
