@@ -254,12 +254,12 @@ fn request(executor: ExecutorName, work: &Path, command: Vec<String>) -> Result<
     Ok(request)
 }
 
-async fn launch(launcher: &Launcher, request: LaunchRequest) -> Result<ExitCode> {
-    let plan = launcher.plan(request).await?;
-    let launched = launcher.launch(plan).wait().await;
-    let launched = launched.map_err(|e| anyhow!("{e}: {}", Chain(&*e.error)))?;
+async fn launch(crew: &Launcher, request: LaunchRequest) -> Result<ExitCode> {
+    let plan = crew.plan(request).await?;
+    let ended = crew.launch(plan).wait().await;
+    let launched = ended.map_err(|e| anyhow!("{e}: {}", Chain(&*e.error)))?;
     let record = launched.record;
-    let (instance, agent) = (launcher.instance(&record).await?, record.agent_process()?);
+    let (instance, agent) = (crew.instance(&record).await?, record.agent_process()?);
     let mut output = instance
         .attach(&agent, Offset(0), Role::Viewer)
         .await?
@@ -270,8 +270,8 @@ async fn launch(launcher: &Launcher, request: LaunchRequest) -> Result<ExitCode>
         }
     }
     let status = instance.wait(&agent).await?;
-    launcher.settle(&record.run).await?;
-    launcher.shutdown().await;
+    crew.settle(&record.run).await?;
+    crew.shutdown().await;
     Ok(ExitCode::from(
         u8::try_from(status.shell_code()).unwrap_or(u8::MAX),
     ))

@@ -19,15 +19,12 @@ use groundcrew_core::{
     wire::OsText,
 };
 
-use super::{cases::AnyCase, fixture::ExecutorFixture, leftovers};
+use super::{fixture::ExecutorFixture, leftovers};
 use crate::conformance::{
     broken::Broken,
-    cases as instance_cases,
     fixture::{Fixture, Need},
     place::{Ground, Land},
     programs::Program,
-    report::Outcome,
-    trial,
 };
 
 /// How the executor is made.
@@ -52,31 +49,7 @@ impl Progress for Unheard {
 }
 
 impl Bench {
-    /// Runs a case on a ground of its own, takes away what it made – whatever became of it – and looks for what is left.
-    pub(super) async fn judge(open: Opening, case: AnyCase) -> Outcome {
-        let bench = match Self::new(open) {
-            Ok(bench) => bench,
-            Err(Broken(why)) => return Outcome::Failed(why),
-        };
-        let judged = trial::outcome_within(bench.fixture.patience, async {
-            match case {
-                AnyCase::Executor(case) => (case.run)(&bench).await,
-                AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
-            }
-        });
-        let judged = judged.await;
-        let left = bench.end().await;
-        match (judged, left.as_slice()) {
-            (Outcome::Passed, []) => Outcome::Passed,
-            (Outcome::Passed, left) => Outcome::Failed(format!(
-                "the case is over, and there is still {}",
-                left.join("; ")
-            )),
-            (judged, _) => judged,
-        }
-    }
-
-    fn new(open: Opening) -> Result<Self, Broken> {
+    pub(super) fn new(open: Opening) -> Result<Self, Broken> {
         let land = Land::new()?;
         let fixture = open(land.ground())?;
         Ok(Self {
@@ -167,7 +140,7 @@ impl Bench {
     }
 
     /// Takes away what the case made; returns what is left then.
-    async fn end(self) -> Vec<String> {
+    pub(super) async fn end(self) -> Vec<String> {
         let mut left = Vec::new();
         let made = std::mem::take(&mut *self.made());
         for id in &made {

@@ -18,10 +18,12 @@ use std::{process::ExitCode, sync::Arc};
 use groundcrew_core::{error::Error, executor::Capabilities};
 
 use super::{
+    broken::Broken,
+    cases as instance_cases,
     place::{Ground, Land},
-    report::Report,
+    report::{Outcome, Report},
     running,
-    trial::{Standing, Suite, Trial},
+    trial::{self, Standing, Suite, Trial},
 };
 
 use self::bench::{Bench, Opening};
@@ -84,7 +86,7 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
                 name: case.name(),
                 sentence: case.sentence(),
                 standing,
-                run: Box::new(move || Box::pin(Bench::judge(Arc::clone(&open), case))),
+                run: Box::new(move || Box::pin(judge(Arc::clone(&open), case))),
             }
         })
         .collect();
@@ -100,6 +102,30 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
         trials,
         report: report.into(),
     })
+}
+
+/// Runs a case on a ground of its own, takes away what it made – whatever became of it – and looks for what is left.
+async fn judge(open: Opening, case: cases::AnyCase) -> Outcome {
+    let bench = match Bench::new(open) {
+        Ok(bench) => bench,
+        Err(Broken(why)) => return Outcome::Failed(why),
+    };
+    let judged = trial::outcome_within(bench.fixture.patience, async {
+        match case {
+            cases::AnyCase::Executor(case) => (case.run)(&bench).await,
+            cases::AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
+        }
+    });
+    let judged = judged.await;
+    let left = bench.end().await;
+    match (judged, left.as_slice()) {
+        (Outcome::Passed, []) => Outcome::Passed,
+        (Outcome::Passed, left) => Outcome::Failed(format!(
+            "the case is over, and there is still {}",
+            left.join("; ")
+        )),
+        (judged, _) => judged,
+    }
 }
 
 fn standing(
