@@ -74,6 +74,11 @@ impl Engine {
         format!("unix://{}", self.directory.join("docker.sock").display())
     }
 
+    /// Returns the supervisor that its containers get.
+    pub(crate) fn supervisor(&self) -> &Path {
+        &self.supervisor
+    }
+
     /// Begins a call of the engine's own client.
     pub(crate) fn docker(&self) -> Cmd {
         Cmd::new("docker").args(["--host", &self.endpoint()])
