@@ -2,7 +2,7 @@
 //!
 //! Nothing of the client's own types is seen outside of this crate.
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, sync::PoisonError, time::Duration};
 
 use bollard::{
     API_DEFAULT_VERSION, Docker,
@@ -15,7 +15,7 @@ use bollard::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use groundcrew_core::error::{Error, ErrorKind};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 /// Where an engine listens if nobody says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
@@ -32,6 +32,23 @@ pub(crate) struct Engine {
     endpoint: String,
     patience: Duration,
     client: Mutex<Option<Docker>>,
+    /// Since when each call was answered; none while the last one was not.
+    answering: SinceWhen,
+}
+
+/// Since when something is so.
+#[derive(Debug, Default)]
+struct SinceWhen(std::sync::Mutex<Option<Instant>>);
+
+impl SinceWhen {
+    fn is(&self, so: bool) {
+        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = so.then(|| since.unwrap_or_else(Instant::now));
+    }
+
+    fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A container, as a list shows it.
@@ -156,7 +173,13 @@ impl Engine {
             endpoint,
             patience,
             client: Mutex::new(None),
+            answering: SinceWhen::default(),
         }
+    }
+
+    /// Returns since when it answers whatever it is asked; now, if the last call got no answer.
+    pub(crate) fn answering_since(&self) -> Instant {
+        self.answering.get().unwrap_or_else(Instant::now)
     }
 
     pub(crate) fn endpoint(&self) -> &str {
@@ -217,7 +240,16 @@ impl Engine {
         patience: Duration,
         call: impl Future<Output = Result<T, EngineError>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(patience, call).await {
+        let answer = tokio::time::timeout(patience, call).await;
+        self.answering.is(match &answer {
+            Ok(Ok(_)) => true,
+            // What it refuses is an answer; what it fails at, or nobody understands, is none.
+            Ok(Err(EngineError::DockerResponseServerError { status_code, .. })) => {
+                *status_code < 500
+            }
+            Ok(Err(_)) | Err(_) => false,
+        });
+        match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.placed(typed(what, error))),
             Err(_) => Err(self.placed(late(what).with("seconds", patience.as_secs_f32()))),

@@ -445,8 +445,9 @@ impl Executor for DockerExecutor {
         // Before anything is touched: an engine that does not answer leaves all as it was.
         let away = place.as_ref().map(Away::read).transpose()?.flatten();
         // Without any of these, all that there are go with the container.
-        let open = place.as_ref().map(Place::is_creating).transpose()?;
-        let volumes = open.unwrap_or(true) || away.is_some();
+        let asked = place.as_ref().map(Place::creating_since).transpose()?;
+        let asked = asked.flatten();
+        let volumes = place.is_none() || asked.is_some() || away.is_some();
         let mut things = life::things(&self.engine, &self.install, id, volumes).await?;
         let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,
@@ -454,14 +455,11 @@ impl Executor for DockerExecutor {
         };
         let mut place = place;
         let mut removed = false;
-        let mut until = None;
         if let Some(place) = &mut place {
             place.set_aside(id)?;
-            // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
-            if place.is_creating()? {
-                until = Some(Instant::now() + life::late(away.is_some()));
-            }
         }
+        // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
+        let until = asked.map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
         loop {
             if chosen.is_some() || !things.carriers.is_empty() || !things.volumes.is_empty() {
                 self.take(id, place.as_ref(), chosen.as_ref(), &things)

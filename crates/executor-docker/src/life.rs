@@ -23,12 +23,8 @@ const UP_TIME: Duration = Duration::from_secs(30);
 /// How long processes may take after they were asked to end, the supervisor's own killing included.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a container that the engine was asked for is looked for once it cannot be asked for it any more.
-///
-/// One that mounts nothing of this host is not refused when its directory is gone, and so is looked for longer.
-pub(crate) const fn late(has_volumes: bool) -> Duration {
-    Duration::from_secs(if has_volumes { 5 } else { 2 })
-}
+/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since it answers.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// How long a container may seem to run whose supervisor listens no more.
 pub(crate) const GOING: Duration = Duration::from_secs(10);

@@ -24,6 +24,7 @@ use std::{
         unix::{ffi::OsStringExt as _, fs::DirBuilderExt as _},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use groundcrew_core::{
@@ -36,6 +37,7 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{options::Control, tree};
 
@@ -94,6 +96,15 @@ pub(crate) struct Place {
 
 fn failed<'a>(message: &'static str, path: &'a Path) -> impl FnOnce(Errno) -> Error + use<'a> {
     move |errno| Error::io(message, errno.into()).with("path", path.display())
+}
+
+/// Returns how long this machine is up: the clock that all controllers share, and that nobody sets.
+fn uptime() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or_default(),
+        u32::try_from(now.tv_nsec).unwrap_or_default(),
+    )
 }
 
 fn trash_name(id: &InstanceId) -> String {
@@ -303,9 +314,9 @@ impl Place {
         }
     }
 
-    /// Writes down that the engine is about to be asked.
+    /// Writes down that the engine is about to be asked, and when.
     pub(crate) fn begin_creating(&self) -> Result<(), Error> {
-        self.write(CREATING, b"")
+        self.write(CREATING, uptime().as_nanos().to_string().as_bytes())
     }
 
     /// Writes down that the engine has answered.
@@ -319,9 +330,22 @@ impl Place {
         }
     }
 
-    /// Whether the engine may still be about to make the container.
-    pub(crate) fn is_creating(&self) -> Result<bool, Error> {
-        self.has(CREATING)
+    /// Returns when the engine was asked for a container that it may still be about to make; none if it answered.
+    ///
+    /// What was written by somebody else's clock, or not to its end, counts as asked now.
+    pub(crate) fn creating_since(&self) -> Result<Option<Instant>, Error> {
+        let Some(text) = self.read(CREATING)? else {
+            return Ok(None);
+        };
+        let asked = std::str::from_utf8(&text).ok();
+        let asked = asked.and_then(|text| text.parse().ok());
+        let ago = asked
+            .map(Duration::from_nanos)
+            .and_then(|asked| uptime().checked_sub(asked));
+        let now = Instant::now();
+        Ok(Some(
+            ago.and_then(|ago| now.checked_sub(ago)).unwrap_or(now),
+        ))
     }
 
     /// Whether something of that name was written down.
@@ -483,6 +507,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn f104_how_long_ago_the_engine_was_asked_is_told_by_a_clock_that_all_share() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = Root::new(ground.path().join("containers"));
+        let install = InstallId::generate().unwrap();
+        let id = InstanceId::new("00112233445566778899aabbccddeeff").unwrap();
+        let place = root
+            .create(&Owner::new(&install, &id, Control::Socket))
+            .unwrap();
+        assert_eq!(place.creating_since().unwrap(), None);
+        place.begin_creating().unwrap();
+        let note = place.path().join(CREATING);
+        let ago = || {
+            let since = place.creating_since().unwrap().unwrap();
+            Instant::now().duration_since(since).as_secs()
+        };
+        assert_eq!(ago(), 0);
+        let asked = uptime().saturating_sub(Duration::from_secs(7));
+        std::fs::write(&note, asked.as_nanos().to_string()).unwrap();
+        assert_eq!(ago(), 7);
+        // Of another boot, cut off, or nonsense.
+        for text in [u64::MAX.to_string(), String::new(), "x".to_owned()] {
+            std::fs::write(&note, text).unwrap();
+            assert_eq!(ago(), 0);
+        }
+    }
+
+    #[test]
     fn f104_a_place_that_is_set_aside_is_still_found_and_not_given_again() {
         let ground = tempfile::tempdir().unwrap();
         let root = Root::new(ground.path().join("containers"));
@@ -507,7 +558,7 @@ mod tests {
             ErrorKind::AlreadyExists
         );
         let found = root.find(&id).unwrap().unwrap();
-        assert!(found.trashed && found.is_creating().unwrap());
+        assert!(found.trashed && found.creating_since().unwrap().is_some());
         assert_eq!(found.owner, Some(owner));
         assert_eq!(root.list().unwrap(), std::slice::from_ref(&id));
         let other = InstallId::generate().unwrap();

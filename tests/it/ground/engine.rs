@@ -187,6 +187,28 @@ impl Engine {
         String::from_utf8_lossy(&log).into_owned()
     }
 
+    /// Returns the files that a private engine keeps of its containers, but for their file systems.
+    pub(crate) fn files_of_containers(&self) -> Vec<(PathBuf, String)> {
+        let private = self.private.as_ref().unwrap();
+        let mut found = Vec::new();
+        let mut open = vec![
+            private.directory.path().join("data/containers"),
+            private.directory.path().join("exec/containerd/daemon"),
+        ];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
+                    open.push(entry.path());
+                } else if kind.is_file() {
+                    let text = fs::read(entry.path()).unwrap_or_default();
+                    found.push((entry.path(), String::from_utf8_lossy(&text).into_owned()));
+                }
+            }
+        }
+        found
+    }
+
     /// Begins a call of the engine's own client.
     pub(crate) fn client(&self, words: &[&str]) -> Command {
         let mut command = program("timeout");
