@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Returns what the tests are told of it.
-    pub(super) fn variables(&self) -> [(&'static str, String); 3] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         [
             ("GROUNDCREW_TEST_ENGINE", self.endpoint()),
             (
