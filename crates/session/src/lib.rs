@@ -1,3 +1,21 @@
 #![doc = include_str!("../README.md")]
 
+// Words: data that everybody speaks.
+pub mod event;
+pub mod failure;
+pub mod launch;
+pub mod request;
+pub mod settings;
+pub mod state;
+pub mod variable;
+
+// Contracts: what others implement.
+pub mod protocol;
+pub mod transport;
+
+pub mod rpc;
+
+// Protocols.
+pub mod codex;
+
 pub use groundcrew_core::lines::{self, Lines, MAX_LINE_LEN};
