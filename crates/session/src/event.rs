@@ -56,6 +56,11 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
     },
+    /// Another controller than before goes on with a conversation that is open; what waits for an answer is told again.
+    TakenOver {
+        /// The conversation.
+        conversation: ConversationId,
+    },
     /// The agent wants a login; no conversation is open.
     AuthenticationRequired {
         /// What a person can do.

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use async_trait::async_trait;
-use groundcrew_core::{command::Command, error::Error, id::SessionId};
+use groundcrew_core::{command::Command, error::Error, id::{ProcessId, SessionId}};
 
 use crate::{settings::SessionSettings, variable::Variable};
 
@@ -12,8 +12,8 @@ use crate::{settings::SessionSettings, variable::Variable};
 pub struct LaunchDescription {
     /// The session that it is for.
     pub session: SessionId,
-    /// Its number in the session, so that it has a name of its own.
-    pub process: u64,
+    /// The name that it gets, which no other process has.
+    pub process: ProcessId,
     /// The name of the protocol.
     pub protocol: &'static str,
     /// The exact arguments.
@@ -59,9 +59,8 @@ pub struct Prepared {
 pub trait LaunchHook: fmt::Debug + Send + Sync + 'static {
     /// Readies it; an error aborts the start and is returned as it is.
     ///
-    /// # Cancel safety
-    ///
-    /// May be dropped when the start is given up: what it made before it returned is its own to take back.
+    /// * It is awaited to its end also when the start was given up meanwhile, so that what it made is known and taken back.
+    /// * A panic is an error of the start.
     async fn prepare(&self, preparation: Preparation) -> Result<Prepared, Error>;
 }
 

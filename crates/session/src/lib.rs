@@ -15,7 +15,15 @@ pub mod transport;
 
 pub mod rpc;
 
+// The engine.
+mod book;
+mod dialogue;
+pub mod engine;
+
 // Protocols.
 pub mod codex;
+
+pub use dialogue::TurnEnd;
+pub use engine::Engine;
 
 pub use groundcrew_core::lines::{self, Lines, MAX_LINE_LEN};

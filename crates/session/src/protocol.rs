@@ -89,6 +89,8 @@ pub enum InterruptRefused {
 pub enum Happening {
     /// Something for whoever listens.
     Tell(EventKind),
+    /// Something that belongs to that turn: once it has ended, nobody hears of it.
+    TellOf(TurnId, EventKind),
     /// A turn was accepted under that name; it may never run.
     TurnNamed(TurnId),
     /// A turn really runs.

@@ -38,6 +38,9 @@ pub struct SessionState {
     pub turns: u64,
     /// How many processes it had.
     pub processes: u64,
+    /// Processes that may exist: noted before they are started, and until they were surely ended.
+    #[serde(default)]
+    pub owned: Vec<ProcessId>,
     /// The token with which the conversation is resumed; never lost by a start that failed.
     #[serde(default)]
     pub token: Option<ConversationId>,
@@ -55,6 +58,8 @@ pub struct SessionState {
 pub struct LiveState {
     /// The process.
     pub process: ProcessId,
+    /// Its number among those of the session.
+    pub number: u64,
     /// Everything before this offset of its output is reflected here, or was told.
     pub settled: Offset,
     /// The conversation.
@@ -96,6 +101,7 @@ impl SessionState {
             asked: 0,
             turns: 0,
             processes: 0,
+            owned: Vec::new(),
             token: None,
             content: false,
             live: None,

@@ -1,7 +1,6 @@
-//! What comes in from a peer, beside answers that somebody waits for, and who takes it.
+//! What comes in from a peer, beside answers that somebody waits for.
 
-use async_trait::async_trait;
-use groundcrew_core::{error::ErrorReport, process::Offset};
+use groundcrew_core::error::ErrorReport;
 use serde_json::Value;
 
 use super::message::{Reply, WireId};
@@ -25,11 +24,4 @@ pub(crate) enum Incoming {
     Gap(u64),
     /// The connection ended; the last.
     Ended(ErrorReport),
-}
-
-/// Who takes what comes in; it is called by the reader, in order, and must not wait for a person or for the peer.
-#[async_trait]
-pub(crate) trait Listener: Send + Sync + 'static {
-    /// Takes one thing, and the offset of the output behind it.
-    async fn take(&self, incoming: Incoming, behind: Offset);
 }

@@ -16,8 +16,8 @@ mod writer;
 
 pub use call::{CallError, Refusal};
 pub use fence::Fence;
-pub(crate) use incoming::{Incoming, Listener};
+pub(crate) use incoming::Incoming;
 pub(crate) use message::Reply;
 pub use message::{Envelope, WireId};
 pub use peer::Peer;
-pub(crate) use peer::PeerOptions;
+pub(crate) use peer::{Listener, PeerOptions};

@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use groundcrew_core::{
     error::{Error, ErrorKind, ErrorReport},
     process::Offset,
@@ -24,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     call::{CallError, Refusal},
     fence::Fence,
-    incoming::{Incoming, Listener},
+    incoming::Incoming,
     message::{Envelope, Reply, WireId},
     reader::{Heard, Reader},
     tail,
@@ -36,11 +37,20 @@ use crate::transport::Connection;
 /// Where the epoch stands in an id; below it, calls are counted. Numbers of JavaScript are exact up to 2^53.
 const EPOCH_SHIFT: u32 = 32;
 
+/// Who takes what comes in; it is called by the reader, in order, and must not wait for a person or for the peer.
+#[async_trait]
+pub(crate) trait Listener: Send + Sync + 'static {
+    /// Takes one thing, the peer that it came from, and the offset of the output behind it.
+    async fn take(&self, peer: &Peer, incoming: Incoming, behind: Offset);
+}
+
 /// What a peer is made with.
 #[derive(Debug)]
 pub(crate) struct PeerOptions {
     pub(crate) envelope: Envelope,
     pub(crate) epoch: u32,
+    /// Where in the output it begins to read.
+    pub(crate) from: Offset,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) tracker: TaskTracker,
 }
@@ -107,7 +117,8 @@ impl Peer {
             stop,
         }));
         let reading = peer.clone();
-        options.tracker.spawn(async move { reading.read().await });
+        let from = options.from;
+        options.tracker.spawn(async move { reading.read(from).await });
         peer
     }
 
@@ -256,6 +267,11 @@ impl Peer {
         self.0.heard.stderr(|bytes| self.told(bytes))
     }
 
+    /// Counts an answer to a question that nobody asked.
+    pub(crate) fn stray(&self) {
+        self.0.heard.stray();
+    }
+
     /// Returns how many answers came to questions that nobody asked.
     pub(crate) fn strays(&self) -> u64 {
         self.0.heard.strays()
@@ -265,12 +281,13 @@ impl Peer {
         tail::text(&self.0.redactor.redact(bytes))
     }
 
-    async fn read(&self) {
+    async fn read(&self, from: Offset) {
         let inner = &*self.0;
         let mut reader = Reader::new(
             Arc::clone(&inner.connection),
             Arc::clone(&inner.waiters),
             Arc::clone(&inner.heard),
+            from,
         );
         let error = loop {
             let next = tokio::select! {
@@ -313,7 +330,7 @@ impl Peer {
             listener.clone()
         };
         match (listener, incoming) {
-            (Some(listener), incoming) => listener.take(incoming, behind).await,
+            (Some(listener), incoming) => listener.take(self, incoming, behind).await,
             // Nobody can answer any more; the peer is told so.
             (None, Incoming::Request { id, .. }) => {
                 self.reply_now(&id, &Err(Refusal::new(-32000, "the session is closed")));

@@ -98,6 +98,7 @@ impl Reader {
         connection: Arc<dyn Connection>,
         waiters: Arc<Waiters>,
         heard: Arc<Heard>,
+        from: Offset,
     ) -> Self {
         Self {
             connection,
@@ -107,8 +108,8 @@ impl Reader {
             stderr: StderrLines::default(),
             tolerance: Tolerance::default(),
             ready: VecDeque::new(),
-            stdout_end: Offset(0),
-            behind: Offset(0),
+            stdout_end: from,
+            behind: from,
             headless: false,
         }
     }

@@ -1,6 +1,9 @@
 //! The way to an agent's process: bytes in, frames out, an end that is asked for step by step.
 
-use std::{fmt, sync::Arc, time::Duration};
+mod instance;
+mod ladder;
+
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,14 +14,15 @@ use groundcrew_core::{
 };
 
 use crate::launch::LaunchDescription;
+pub use instance::{InstanceOptions, InstanceTransport};
+pub use ladder::CloseLadder;
 
 /// Starts processes for sessions, and finds them again.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// Starts a process.
+    /// Starts a process under the name that the description gives it.
     ///
-    /// * The life of the process is not tied to the caller's future once this returned.
-    /// * A future that is dropped leaves no process behind.
+    /// * Its life is not tied to the caller's future. The engine awaits it to its end, and ends by name what it does not want.
     async fn start(&self, launch: &LaunchDescription) -> Result<Arc<dyn Connection>, Error>;
 
     /// Goes on with a process that runs: its output from an offset on, and its input.
@@ -26,6 +30,11 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// * An earlier controller can write no more.
     async fn attach(&self, process: &ProcessId, from: Offset)
     -> Result<Arc<dyn Connection>, Error>;
+
+    /// Ends a process by its name, with all that it started, whoever started it.
+    ///
+    /// * One that is not there is success, or an error of kind `NotFound`, which counts as one.
+    async fn end(&self, process: &ProcessId) -> Result<(), Error>;
 }
 
 /// One process, and the way to it.
@@ -57,25 +66,4 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     /// * A process that is not there is success, or an error of kind `NotFound`, which counts as one.
     /// * Calls at the same time wait for the same try.
     async fn close(&self) -> Result<(), Error>;
-}
-
-/// How long each step of closing a process may take; the next one follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CloseLadder {
-    /// After its input was closed: agents that boot need more than a quarter of a second.
-    pub after_eof: Duration,
-    /// After it was asked by its signal.
-    pub after_signal: Duration,
-    /// After its whole tree was killed; then it is an error.
-    pub after_kill: Duration,
-}
-
-impl Default for CloseLadder {
-    fn default() -> Self {
-        Self {
-            after_eof: Duration::from_millis(500),
-            after_signal: Duration::from_millis(750),
-            after_kill: Duration::from_secs(2),
-        }
-    }
 }
