@@ -232,21 +232,6 @@ impl Peer {
         self.0.done.borrow().clone()
     }
 
-    /// Waits for the end of the connection.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped and called again.
-    pub(crate) async fn wait_ended(&self) -> ErrorReport {
-        let mut done = self.0.done.subscribe();
-        // The sender lives as long as we do.
-        let ended = done.wait_for(Option::is_some).await;
-        ended
-            .ok()
-            .and_then(|report| report.clone())
-            .unwrap_or_else(|| ErrorReport::from(&ended_unknown()))
-    }
-
     /// Hands nothing on any more: a process that is being closed tells nobody.
     pub(crate) fn mute(&self) {
         let mut listener = self
@@ -345,10 +330,6 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 fn stopped() -> Error {
     Error::new(ErrorKind::Cancelled, "the process was closed").with("code", DISCONNECTED)
-}
-
-fn ended_unknown() -> Error {
-    Error::new(ErrorKind::Unavailable, "the connection ended").with("code", DISCONNECTED)
 }
 
 const DISCONNECTED: &str = crate::failure::DISCONNECTED;
