@@ -3,7 +3,11 @@
 use std::{fmt, path::PathBuf};
 
 use async_trait::async_trait;
-use groundcrew_core::{command::Command, error::Error, id::{ProcessId, SessionId}};
+use groundcrew_core::{
+    command::Command,
+    error::Error,
+    id::{ProcessId, SessionId},
+};
 
 use crate::{settings::SessionSettings, variable::Variable};
 

@@ -28,7 +28,15 @@ const NOT_OURS: [&str; 5] = [
 
 /// Returns what is to be done about a request.
 pub(super) fn request(method: &str, params: &Value) -> Asked {
-    let known = [COMMAND, FILES, PERMISSIONS, INPUT, ELICITATION, OLD_COMMAND, OLD_FILES];
+    let known = [
+        COMMAND,
+        FILES,
+        PERMISSIONS,
+        INPUT,
+        ELICITATION,
+        OLD_COMMAND,
+        OLD_FILES,
+    ];
     if known.contains(&method) && !params.is_object() {
         let refusal = Refusal::new(-32602, "the parameters are no object");
         return Asked::Answer(Err(refusal));
@@ -113,7 +121,10 @@ fn questions(params: &Value) -> Option<Vec<InputQuestion>> {
 
 /// Lists the answers that are offered; one that is an object is named by its only key.
 fn choices(params: &Value) -> Vec<Choice> {
-    let offered = params["availableDecisions"].as_array().into_iter().flatten();
+    let offered = params["availableDecisions"]
+        .as_array()
+        .into_iter()
+        .flatten();
     offered
         .filter_map(|offer| {
             let id = choice_name(offer)?;
@@ -209,7 +220,9 @@ fn input(decision: &Decision) -> Result<Value, Refusal> {
 
 fn elicitation(decision: &Decision) -> Value {
     match decision {
-        Decision::Approve | Decision::ApproveForSession => json!({"action": "accept", "content": {}}),
+        Decision::Approve | Decision::ApproveForSession => {
+            json!({"action": "accept", "content": {}})
+        }
         Decision::Input { answers } => {
             let content: Map<String, Value> = answers
                 .iter()

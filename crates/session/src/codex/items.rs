@@ -14,9 +14,12 @@ pub(super) fn started(item: &Value) -> Option<EventKind> {
             tool(id, ToolKind::Mcp, title, item["arguments"].clone())
         }
         "webSearch" => tool(id, ToolKind::WebSearch, text(item, "query"), Value::Null),
-        "dynamicToolCall" | "collabAgentToolCall" | "collabToolCall" => {
-            tool(id, ToolKind::Other, text(item, "tool"), item["arguments"].clone())
-        }
+        "dynamicToolCall" | "collabAgentToolCall" | "collabToolCall" => tool(
+            id,
+            ToolKind::Other,
+            text(item, "tool"),
+            item["arguments"].clone(),
+        ),
         "fileChange" => changes(id, item),
         _ => return None,
     })

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::{
     event::EventKind,
     protocol::{
-        Asked, Call, EnvironmentRule, Happening, InterruptCall, InterruptRefused, Opened,
-        Protocol, TurnCall,
+        Asked, Call, EnvironmentRule, Happening, InterruptCall, InterruptRefused, Opened, Protocol,
+        TurnCall,
     },
     request::{OpenRequest, Verdict},
     rpc::{Envelope, Peer, Refusal},
@@ -199,8 +199,14 @@ mod tests {
             refused("expected active turn id `wrong` but found `019a-b2`"),
             InterruptRefused::Other(TurnId("019a-b2".to_owned()))
         );
-        assert_eq!(refused("expected active turn id a but found ``"), InterruptRefused::No);
-        assert_eq!(refused("no active turn to interrupt"), InterruptRefused::NotYet);
+        assert_eq!(
+            refused("expected active turn id a but found ``"),
+            InterruptRefused::No
+        );
+        assert_eq!(
+            refused("no active turn to interrupt"),
+            InterruptRefused::NotYet
+        );
         assert_eq!(refused("thread not found"), InterruptRefused::No);
     }
 }

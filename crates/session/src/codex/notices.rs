@@ -17,7 +17,13 @@ pub(super) fn notice(thread: &ConversationId, method: &str, params: &Value) -> V
     }
     let delta = |tell: fn(String, String) -> EventKind| {
         let (item, text) = (params["itemId"].as_str(), params["delta"].as_str());
-        of_turn(params, Some(tell(item.unwrap_or_default().to_owned(), text.unwrap_or_default().to_owned())))
+        of_turn(
+            params,
+            Some(tell(
+                item.unwrap_or_default().to_owned(),
+                text.unwrap_or_default().to_owned(),
+            )),
+        )
     };
     match method {
         "turn/started" => turn_id(&params["turn"])
@@ -68,16 +74,20 @@ pub(super) fn turn_answered(answer: &Result<Value, Refusal>) -> Vec<Happening> {
         turn["status"].as_str(),
         Some("completed" | "interrupted" | "failed")
     );
-    named
-        .into_iter()
-        .chain(over.then(|| ended(turn)))
-        .collect()
+    named.into_iter().chain(over.then(|| ended(turn))).collect()
 }
 
 /// Returns what a line of standard error is worth telling: that a tool server wants a login. It decides nothing.
 pub(super) fn stderr(line: &str) -> Option<EventKind> {
     let lower = line.to_ascii_lowercase();
-    let login = ["not logged in", "unauthori", "auth required", "authentication", "oauth", "401"];
+    let login = [
+        "not logged in",
+        "unauthori",
+        "auth required",
+        "authentication",
+        "oauth",
+        "401",
+    ];
     let said = lower.contains("mcp")
         && (lower.contains("error") || lower.contains("fail") || lower.contains("warn"))
         && login.iter().any(|word| lower.contains(word));
@@ -129,7 +139,9 @@ fn plan(params: &Value) -> EventKind {
 }
 
 fn trouble(params: &Value) -> EventKind {
-    let text = params["error"]["message"].as_str().unwrap_or("an error without words");
+    let text = params["error"]["message"]
+        .as_str()
+        .unwrap_or("an error without words");
     let again = match params["willRetry"].as_bool() {
         Some(true) => " (it tries again)",
         _ => "",

@@ -121,7 +121,9 @@ pub(super) async fn preserve(
 
 /// A thread that is told to be started stands for the answer; for an earlier one it must be that one.
 fn started(method: &str, params: &Value, wanted: Option<&ConversationId>) -> Option<Value> {
-    let thread = params.get("thread").filter(|_| method == "thread/started")?;
+    let thread = params
+        .get("thread")
+        .filter(|_| method == "thread/started")?;
     let id = thread["id"].as_str().filter(|id| !id.is_empty())?;
     wanted
         .is_none_or(|wanted| wanted.0 == id)
@@ -256,7 +258,12 @@ mod tests {
     fn the_policies_are_those_of_access_and_approval() {
         for (access, approve, sandbox, policy) in [
             (Access::ReadOnly, Approve::Ask, "read-only", "on-request"),
-            (Access::Auto, Approve::Always, "workspace-write", "on-request"),
+            (
+                Access::Auto,
+                Approve::Always,
+                "workspace-write",
+                "on-request",
+            ),
             (Access::Auto, Approve::Never, "workspace-write", "never"),
             (Access::Full, Approve::Ask, "danger-full-access", "never"),
         ] {
@@ -286,7 +293,9 @@ mod tests {
                 }),
             },
         ];
-        settings.options.insert("config".into(), json!({"web_search": "live"}));
+        settings
+            .options
+            .insert("config".into(), json!({"web_search": "live"}));
         assert_eq!(
             thread(&settings)["config"],
             json!({

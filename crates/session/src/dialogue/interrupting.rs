@@ -50,7 +50,10 @@ impl Dialogue {
     pub(crate) fn go_on_interrupting(self: &Arc<Self>, peer: &Peer) {
         let interrupting = {
             let talk = self.talk();
-            talk.turns.active.as_ref().is_some_and(|turn| turn.interrupting)
+            talk.turns
+                .active
+                .as_ref()
+                .is_some_and(|turn| turn.interrupting)
         };
         if interrupting {
             // It ended meanwhile.

@@ -24,15 +24,17 @@ use crate::{
     event::{EventKind, TurnOutcome},
     failure,
     protocol::{self, Happening, Protocol},
-    request::{Decision, InteractiveRequest, OpenRequest, Question, RequestId, RequestPhase, Verdict},
+    request::{
+        Decision, InteractiveRequest, OpenRequest, Question, RequestId, RequestPhase, Verdict,
+    },
     rpc::{Incoming, Listener, Peer, Refusal, Reply, WireId},
     settings::{Approve, Conversation},
     state::LiveState,
 };
 pub(crate) use prompting::Accepted;
 use requests::Requests;
-pub use turn::TurnEnd;
 pub(crate) use turn::Progress;
+pub use turn::TurnEnd;
 use turn::{Turn, Turns};
 
 /// How much output may be heard before what was settled is stored, in bytes.
@@ -212,7 +214,13 @@ impl Dialogue {
             return;
         }
         let text = format!("what the next controller needs could not be stored: {error}");
-        self.tell(None, EventKind::Warning { about: "state".to_owned(), text });
+        self.tell(
+            None,
+            EventKind::Warning {
+                about: "state".to_owned(),
+                text,
+            },
+        );
     }
 
     /// Another controller goes on: nothing is heard, answered or told here any more.
@@ -222,7 +230,8 @@ impl Dialogue {
         talk.closed = true;
         if let Some(turn) = talk.turns.end(None) {
             let end = TurnEnd::failed("another controller goes on with the session");
-            turn.progress.send_modify(|progress| progress.end = Some(end));
+            turn.progress
+                .send_modify(|progress| progress.end = Some(end));
         }
     }
 
@@ -366,7 +375,10 @@ impl Dialogue {
     fn turn_answered(&self, call: u64, result: &Reply, behind: Offset) -> Option<bool> {
         let conversation = {
             let mut talk = self.talk();
-            talk.turns.active.as_ref().filter(|turn| turn.call == call)?;
+            talk.turns
+                .active
+                .as_ref()
+                .filter(|turn| turn.call == call)?;
             if result.is_ok() {
                 talk.turns.acknowledged();
             }
@@ -374,15 +386,31 @@ impl Dialogue {
         };
         let save = self.apply(self.protocol.turn_answered(&conversation, result), behind);
         let mut talk = self.talk();
-        let refused = talk.turns.active.as_ref().is_some_and(|turn| turn.call == call);
+        let refused = talk
+            .turns
+            .active
+            .as_ref()
+            .is_some_and(|turn| turn.call == call);
         if let (Err(refusal), true) = (result, refused) {
-            self.end_turn(&mut talk, None, Some(behind), TurnEnd::failed(refusal.to_string()));
+            self.end_turn(
+                &mut talk,
+                None,
+                Some(behind),
+                TurnEnd::failed(refusal.to_string()),
+            );
             return Some(true);
         }
         Some(save)
     }
 
-    async fn asked(&self, peer: &Peer, wire: WireId, method: String, params: Value, behind: Offset) {
+    async fn asked(
+        &self,
+        peer: &Peer,
+        wire: WireId,
+        method: String,
+        params: Value,
+        behind: Offset,
+    ) {
         let refuse = |code, text: &str| peer.reply_now(&wire, &Err(Refusal::new(code, text)));
         let Some(conversation) = self.conversation() else {
             // A question before there is a conversation is none that a person could answer.
@@ -483,7 +511,11 @@ impl Dialogue {
             let request = open.request.id;
             self.tell_in(&talk, Some(behind), EventKind::Interrupted { request });
         }
-        self.tell_in(&talk, Some(behind), EventKind::Disconnected { error: report });
+        self.tell_in(
+            &talk,
+            Some(behind),
+            EventKind::Disconnected { error: report },
+        );
         talk.closed = true;
         drop(talk);
         self.book.drop_live(self.number);
@@ -507,7 +539,8 @@ impl Listener for Dialogue {
             }
             Incoming::Stderr(line) => {
                 let telling = self.protocol.stderr(&line);
-                let first = telling.is_some() && !std::mem::replace(&mut self.talk().stderr_told, true);
+                let first =
+                    telling.is_some() && !std::mem::replace(&mut self.talk().stderr_told, true);
                 if let (Some(kind), true) = (telling, first) {
                     self.tell(Some(behind), kind);
                 }
@@ -516,7 +549,10 @@ impl Listener for Dialogue {
             Incoming::Gap(bytes) => {
                 let text = format!("{bytes} bytes of what the agent said are no longer kept");
                 let about = "output".to_owned();
-                self.apply(vec![Happening::Tell(EventKind::Warning { about, text })], behind)
+                self.apply(
+                    vec![Happening::Tell(EventKind::Warning { about, text })],
+                    behind,
+                )
             }
             Incoming::Ended(report) => {
                 self.ended(report, behind);

@@ -75,7 +75,8 @@ impl Dialogue {
                     });
                 }
                 // It ended while it was to be guided: the prompt begins the next one.
-                Err(error) if progress.borrow().end.is_some() && failure::refusal(&error).is_some() => {}
+                Err(error)
+                    if progress.borrow().end.is_some() && failure::refusal(&error).is_some() => {}
                 Err(error) => return Err(NotAccepted::healthy(error)),
             }
         }
@@ -181,7 +182,10 @@ impl Dialogue {
             let named =
                 progress.wait_for(|progress| progress.id.is_some() || progress.end.is_some());
             let named = tokio::time::timeout(NAME_LIMIT, named).await;
-            named.ok().and_then(Result::ok).and_then(|now| now.id.clone())
+            named
+                .ok()
+                .and_then(Result::ok)
+                .and_then(|now| now.id.clone())
         };
         // A protocol without names of turns says so here as well.
         let id = id.unwrap_or_else(|| TurnId(String::new()));

@@ -233,7 +233,11 @@ mod tests {
         requests.settle(&id("q1"), RequestPhase::Answered).unwrap();
         let again = requests.decide(&id("q1"), &Decision::Abort);
         assert_eq!(again, Err(NoAnswer::AlreadyAnswered));
-        assert!(requests.settle(&id("q1"), RequestPhase::Interrupted).is_none());
+        assert!(
+            requests
+                .settle(&id("q1"), RequestPhase::Interrupted)
+                .is_none()
+        );
     }
 
     #[test]

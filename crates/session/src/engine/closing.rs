@@ -9,12 +9,7 @@ use groundcrew_core::{
 };
 use tokio::time::Instant;
 
-use super::{
-    handle::Handle,
-    lanes::Lane,
-    opening::end_talk,
-    parts::Inner,
-};
+use super::{handle::Handle, lanes::Lane, opening::end_talk, parts::Inner};
 use crate::{event::EventKind, failure, request::Verdict};
 
 /// How a session's process is ended.
@@ -222,7 +217,10 @@ impl Inner {
 /// Returns a handle that is stuck: the current one first, then the oldest retired one.
 fn stuck(lane: &Lane) -> Option<Arc<Handle>> {
     let slots = lane.slots();
-    let current = slots.current.iter().filter(|handle| handle.is_release_failed());
+    let current = slots
+        .current
+        .iter()
+        .filter(|handle| handle.is_release_failed());
     current
         .chain(&slots.retired)
         .find(|handle| !handle.is_releasing())

@@ -5,10 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use groundcrew_core::{
-    error::Error,
-    id::ProcessId,
-};
+use groundcrew_core::{error::Error, id::ProcessId};
 use tokio::time::Instant;
 
 use super::tasks::guarded;
@@ -176,5 +173,9 @@ impl Handle {
 
 /// Takes back what a launch hook made; a panic is an error, and it is tried again as after any other.
 pub(super) async fn clean(cleanup: Arc<dyn LaunchCleanup>) -> Result<(), Error> {
-    guarded("the cleanup of a launch", async move { cleanup.clean().await }).await?
+    guarded(
+        "the cleanup of a launch",
+        async move { cleanup.clean().await },
+    )
+    .await?
 }

@@ -149,7 +149,8 @@ impl Engine {
         adopted: Adopted,
     ) -> Result<Opening, Error> {
         let token = usable(token)?;
-        self.open(settings, Some(adopted), Wish::Earlier(token)).await
+        self.open(settings, Some(adopted), Wish::Earlier(token))
+            .await
     }
 
     async fn open(
@@ -176,8 +177,10 @@ impl Engine {
     /// Dropped, it leaves the process to the next one who takes over.
     pub async fn take_over(&self, session: &SessionId) -> Result<Opening, Error> {
         let session = session.clone();
-        self.claimed(session.clone(), |inner, cancel| inner.take_over(session, cancel))
-            .await
+        self.claimed(session.clone(), |inner, cancel| {
+            inner.take_over(session, cancel)
+        })
+        .await
     }
 
     async fn claimed<F>(
@@ -299,7 +302,9 @@ impl Engine {
                 return Ok(end);
             }
             dialogue.force();
-            inner.discard(key, handle, "the turn did not end when it was asked to").await;
+            inner
+                .discard(key, handle, "the turn did not end when it was asked to")
+                .await;
             Ok(end_of(&mut progress).await)
         })
         .await

@@ -196,7 +196,9 @@ impl Task<'_> {
     async fn start(&self, adopted: Option<&Adopted>) -> Result<Opens, Failed> {
         if let Some(old) = self.lane.current() {
             // Where it cannot be closed it stays in its place, marked, until the new one takes that.
-            let _closed = self.retire_talk(&old, "a new conversation was started").await;
+            let _closed = self
+                .retire_talk(&old, "a new conversation was started")
+                .await;
         }
         let spawned = self
             .inner
@@ -267,11 +269,7 @@ impl Task<'_> {
         }
     }
 
-    async fn try_resume(
-        &self,
-        spawned: &Spawned,
-        token: &ConversationId,
-    ) -> Result<Opened, Error> {
+    async fn try_resume(&self, spawned: &Spawned, token: &ConversationId) -> Result<Opened, Error> {
         let (protocol, peer) = (&self.inner.protocol, &spawned.peer);
         let resuming = protocol.resume(peer, self.settings, &spawned.facts, token);
         self.inner.cancellable(self.cancel, resuming).await

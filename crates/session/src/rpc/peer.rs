@@ -118,7 +118,9 @@ impl Peer {
         }));
         let reading = peer.clone();
         let from = options.from;
-        options.tracker.spawn(async move { reading.read(from).await });
+        options
+            .tracker
+            .spawn(async move { reading.read(from).await });
         peer
     }
 

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use groundcrew_core::error::ErrorKind;
-use groundcrew_session::{
-    engine::CleanupReport, event::EventKind, failure, settings::Prompt,
-};
+use groundcrew_session::{engine::CleanupReport, event::EventKind, failure, settings::Prompt};
 use serde_json::json;
 
 use crate::{
@@ -38,14 +36,21 @@ async fn t16_closing_again_and_from_eight_tasks_closes_once() {
 #[tokio::test(start_paused = true)]
 async fn t17_a_retired_process_that_is_gone_already_holds_up_nobody() {
     let desk = Desk::new();
-    let results = [CloseResult::Fails, CloseResult::Fails, CloseResult::NotFound];
+    let results = [
+        CloseResult::Fails,
+        CloseResult::Fails,
+        CloseResult::NotFound,
+    ];
     desk.world.next(Script::default().closes(results));
     let first = desk.start().await;
     desk.engine.start(settings("s")).await.unwrap();
     assert_eq!(first.closes(), 2);
     assert_eq!(desk.engine.owned(&key("s")), 2);
     desk.world.write_down("codex-thread-2");
-    desk.engine.resume(settings("s"), token("codex-thread-2")).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token("codex-thread-2"))
+        .await
+        .unwrap();
     assert_eq!(first.closes(), 3);
     assert!(desk.is_live());
     assert_eq!(desk.engine.cleanup(1).await, CleanupReport::default());
@@ -56,7 +61,8 @@ async fn t17_a_retired_process_that_is_gone_already_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn t18_closing_what_is_not_there_is_success() {
     let desk = Desk::new();
-    desk.world.next(Script::default().closes([CloseResult::NotFound]));
+    desk.world
+        .next(Script::default().closes([CloseResult::NotFound]));
     desk.start().await;
     desk.engine.release(&key("s")).await.unwrap();
     assert!(!desk.is_live());
@@ -67,14 +73,18 @@ async fn t18_closing_what_is_not_there_is_success() {
 #[tokio::test(start_paused = true)]
 async fn t19_a_process_that_cannot_be_closed_stays_owned_and_holds_back_a_third() {
     let desk = Desk::new();
-    desk.world.next(Script::default().closes([CloseResult::Fails; 4]));
+    desk.world
+        .next(Script::default().closes([CloseResult::Fails; 4]));
     let first = desk.start().await;
     desk.engine.release(&key("s")).await.unwrap_err();
     assert_eq!(first.closes(), 1);
     assert!(!desk.is_live());
     assert_eq!(desk.engine.owned(&key("s")), 1);
 
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     assert_eq!(first.closes(), 2, "the one that is free");
     assert!(desk.is_live());
     assert_eq!(desk.engine.owned(&key("s")), 2);
@@ -82,13 +92,22 @@ async fn t19_a_process_that_cannot_be_closed_stays_owned_and_holds_back_a_third(
     desk.engine.release(&key("s")).await.unwrap();
     assert_eq!(first.closes(), 2);
 
-    let pending = desk.engine.resume(settings("s"), token(THREAD)).await.unwrap_err();
+    let pending = desk
+        .engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap_err();
     assert_eq!(first.closes(), 3);
     assert_eq!(desk.world.spawned(), 2);
     assert_eq!(pending.get("code"), Some("agent.process_cleanup_pending"));
     assert_eq!(pending.kind(), ErrorKind::Backpressure);
     assert!(pending.is_retryable());
-    assert!(pending.get("debug").unwrap().contains("it cannot be closed"));
+    assert!(
+        pending
+            .get("debug")
+            .unwrap()
+            .contains("it cannot be closed")
+    );
     assert!(std::error::Error::source(&pending).is_some());
 
     let report = desk.engine.cleanup(1).await;
@@ -99,7 +118,10 @@ async fn t19_a_process_that_cannot_be_closed_stays_owned_and_holds_back_a_third(
     let report = desk.engine.cleanup(1).await;
     assert_eq!((report.attempted, report.cleaned, report.failed), (1, 1, 0));
     assert_eq!(desk.engine.owned(&key("s")), 0);
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +138,10 @@ async fn t20_a_process_that_exited_and_cannot_be_closed_stays_owned() {
     assert!(!desk.is_live(), "as soon as its end is known");
     desk.engine.disconnect(&key("s")).await.unwrap_err();
     assert_eq!((first.closes(), desk.engine.owned(&key("s"))), (1, 1));
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     assert!(desk.is_live());
     assert_eq!((first.closes(), desk.engine.owned(&key("s"))), (2, 2));
     let report = desk.engine.cleanup(1).await;
@@ -168,16 +193,30 @@ async fn a_conversation_without_content_is_made_resumable_by_a_release() {
     assert!(!desk.world.is_written(THREAD));
     desk.engine.release(&key("s")).await.unwrap();
     assert_eq!(process.calls("thread/inject_items"), 1);
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     desk.engine.release(&key("s")).await.unwrap();
-    assert_eq!(desk.world.last().calls("thread/inject_items"), 0, "it holds something now");
+    assert_eq!(
+        desk.world.last().calls("thread/inject_items"),
+        0,
+        "it holds something now"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conversation_that_the_agent_does_not_know_has_a_code_of_its_own() {
     let desk = Desk::new();
-    let error = desk.engine.resume(settings("s"), token("gone")).await.unwrap_err();
-    assert!(failure::is(&error, failure::CONVERSATION_NOT_FOUND), "{error}");
+    let error = desk
+        .engine
+        .resume(settings("s"), token("gone"))
+        .await
+        .unwrap_err();
+    assert!(
+        failure::is(&error, failure::CONVERSATION_NOT_FOUND),
+        "{error}"
+    );
     assert!(desk.world.live().is_empty());
     desk.engine.start(settings("s")).await.unwrap();
 }
@@ -186,7 +225,11 @@ async fn a_conversation_that_the_agent_does_not_know_has_a_code_of_its_own() {
 async fn a_process_that_dies_ends_its_turn_and_its_session_until_it_is_resumed() {
     let desk = Desk::new();
     let process = desk.start().await;
-    let mut turn = desk.engine.prompt(&key("s"), Prompt::new("go")).await.unwrap();
+    let mut turn = desk
+        .engine
+        .prompt(&key("s"), Prompt::new("go"))
+        .await
+        .unwrap();
     process.ask(json!(0));
     desk.asked().await;
     process.warn("out of memory\n");
@@ -194,16 +237,36 @@ async fn a_process_that_dies_ends_its_turn_and_its_session_until_it_is_resumed()
     let end = turn.ended().await;
     assert_eq!(end.outcome, groundcrew_session::event::TurnOutcome::Failed);
     assert!(!desk.is_live());
-    let told: Vec<_> = desk.told().await.into_iter().map(|event| event.kind).collect();
-    let [.., EventKind::Interrupted { .. }, EventKind::TurnEnded { .. }, EventKind::Disconnected { error }] =
-        told.as_slice()
+    let told: Vec<_> = desk
+        .told()
+        .await
+        .into_iter()
+        .map(|event| event.kind)
+        .collect();
+    let [
+        ..,
+        EventKind::Interrupted { .. },
+        EventKind::TurnEnded { .. },
+        EventKind::Disconnected { error },
+    ] = told.as_slice()
     else {
         panic!("{told:#?}");
     };
-    assert!(error.context.contains(&("stderr".into(), "out of memory".into())));
-    let gone = desk.engine.prompt(&key("s"), Prompt::new("x")).await.unwrap_err();
+    assert!(
+        error
+            .context
+            .contains(&("stderr".into(), "out of memory".into()))
+    );
+    let gone = desk
+        .engine
+        .prompt(&key("s"), Prompt::new("x"))
+        .await
+        .unwrap_err();
     assert!(failure::is(&gone, failure::NOT_LIVE));
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     assert_eq!(desk.world.live(), [1]);
 }
 
@@ -213,7 +276,10 @@ async fn a_sweep_releases_idle_sessions_and_stops_at_the_first_that_cannot_be() 
     for name in ["a", "b", "c", "d"] {
         desk.engine.start(settings(name)).await.unwrap();
     }
-    desk.engine.prompt(&key("d"), Prompt::new("go")).await.unwrap();
+    desk.engine
+        .prompt(&key("d"), Prompt::new("go"))
+        .await
+        .unwrap();
     let idle = Duration::from_secs(1800);
     assert_eq!(desk.engine.sweep(idle).await.released, 0);
     tokio::time::advance(idle).await;
@@ -232,7 +298,8 @@ async fn a_sweep_releases_idle_sessions_and_stops_at_the_first_that_cannot_be() 
 #[tokio::test(start_paused = true)]
 async fn a_close_during_a_start_waits_for_it_and_wins() {
     let desk = Desk::new();
-    desk.world.next(Script::default().on("initialize", Behaviour::Hold));
+    desk.world
+        .next(Script::default().on("initialize", Behaviour::Hold));
     let engine = desk.engine.clone();
     let starting = tokio::spawn(async move { engine.start(settings("s")).await });
     settle().await;

@@ -78,7 +78,10 @@ impl Desk {
     /// Starts a session, and a turn in it.
     pub(crate) async fn begin(&self) -> Arc<FakeProcess> {
         let process = self.start().await;
-        self.engine.prompt(&key("s"), Prompt::new("go")).await.unwrap();
+        self.engine
+            .prompt(&key("s"), Prompt::new("go"))
+            .await
+            .unwrap();
         process
     }
 

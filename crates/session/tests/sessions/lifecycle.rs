@@ -47,9 +47,9 @@ async fn t06_a_start_over_a_live_session_closes_its_process_first() {
     let position = |found: &dyn Fn(&EventKind) -> bool| {
         told.iter().position(|event| found(&event.kind)).unwrap()
     };
-    let interrupted = position(&|kind| {
-        matches!(kind, EventKind::Interrupted { request: id } if *id == request.id)
-    });
+    let interrupted = position(
+        &|kind| matches!(kind, EventKind::Interrupted { request: id } if *id == request.id),
+    );
     let ended = position(&|kind| matches!(kind, EventKind::TurnEnded { .. }));
     let started = position(&|kind| matches!(kind, EventKind::SessionStarted { .. }));
     assert!(interrupted < ended && ended < started);
@@ -59,7 +59,11 @@ async fn t06_a_start_over_a_live_session_closes_its_process_first() {
 async fn t07_a_resume_over_a_live_session_closes_the_earlier_process_behind_itself() {
     let desk = Desk::new();
     let first = desk.start().await;
-    let opening = desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    let opening = desk
+        .engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     assert!(matches!(opening, Opening::Ready { conversation, .. } if conversation.0 == THREAD));
     assert_eq!(desk.world.spawned(), 2);
     assert_eq!(desk.world.live(), [1]);
@@ -72,20 +76,32 @@ async fn t08_a_resume_that_starts_no_process_costs_nothing() {
     let desk = Desk::new();
     desk.start().await;
     desk.world.state().fail_starts = 1;
-    let error = desk.engine.resume(settings("s"), token(THREAD)).await.unwrap_err();
+    let error = desk
+        .engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ProgramNotFound);
     assert_eq!(desk.world.spawned(), 1);
     assert_eq!(desk.world.live(), [0]);
     assert!(desk.is_live());
-    desk.engine.prompt(&key("s"), Prompt::new("still there?")).await.unwrap();
+    desk.engine
+        .prompt(&key("s"), Prompt::new("still there?"))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn t09_a_resume_that_the_agent_refuses_costs_nothing() {
     let desk = Desk::new();
     desk.start().await;
-    desk.world.next(Script::default().on("thread/resume", Behaviour::Refuse(-32000, "no")));
-    let error = desk.engine.resume(settings("s"), token(THREAD)).await.unwrap_err();
+    desk.world
+        .next(Script::default().on("thread/resume", Behaviour::Refuse(-32000, "no")));
+    let error = desk
+        .engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap_err();
     assert_eq!(error.get("answer"), Some("no"));
     assert_eq!(desk.world.spawned(), 2);
     assert_eq!(desk.world.live(), [0]);
@@ -119,7 +135,10 @@ async fn with_slow_answer(said: Vec<Said>, method: &'static str) -> Desk {
     if method == "thread/resume" {
         desk.start().await;
         desk.world.next(script);
-        desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+        desk.engine
+            .resume(settings("s"), token(THREAD))
+            .await
+            .unwrap();
         assert_eq!(desk.world.live(), [1]);
     } else {
         desk.world.next(script);
@@ -154,7 +173,9 @@ async fn t11_a_tool_server_without_login_on_standard_error_does_not_block_a_star
     assert!(warning(&desk).await.contains("linear"));
     settle().await;
     let again = desk.told().await;
-    let warnings = again.iter().filter(|event| matches!(event.kind, EventKind::Warning { .. }));
+    let warnings = again
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Warning { .. }));
     assert_eq!(warnings.count(), 0, "it is told once");
 }
 
@@ -163,7 +184,10 @@ async fn t12_c37_a_failed_tool_server_does_not_block_a_start_or_a_resume_and_is_
     for method in ["thread/start", "thread/resume"] {
         let desk = with_slow_answer(status_failure(), method).await;
         let text = warning(&desk).await;
-        assert!(text.contains("`linear`") && text.contains("reauthenticationRequired"), "{text}");
+        assert!(
+            text.contains("`linear`") && text.contains("reauthenticationRequired"),
+            "{text}"
+        );
     }
 }
 
@@ -171,8 +195,12 @@ async fn t12_c37_a_failed_tool_server_does_not_block_a_start_or_a_resume_and_is_
 async fn t13_an_answer_right_behind_a_failed_tool_server_wins() {
     let desk = Desk::new();
     desk.start().await;
-    desk.world.next(Script::default().on("thread/resume", Behaviour::With(status_failure())));
-    desk.engine.resume(settings("s"), token(THREAD)).await.unwrap();
+    desk.world
+        .next(Script::default().on("thread/resume", Behaviour::With(status_failure())));
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
     assert!(desk.is_live());
 }
 
@@ -180,7 +208,8 @@ async fn t13_an_answer_right_behind_a_failed_tool_server_wins() {
 async fn c37_a_required_tool_server_fails_the_start_by_the_answer_alone() {
     let desk = Desk::new();
     let refusal = Behaviour::Refuse(-32603, "required MCP servers failed to initialize: hang");
-    desk.world.next(Script::default().on("thread/start", refusal));
+    desk.world
+        .next(Script::default().on("thread/start", refusal));
     let error = desk.engine.start(settings("s")).await.unwrap_err();
     assert!(error.get("answer").unwrap().contains("hang"), "{error}");
     assert!(desk.world.live().is_empty());
@@ -192,15 +221,23 @@ fn started(id: &str) -> Behaviour {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t14_a_thread_that_is_told_to_be_started_completes_a_start_and_a_resume_without_an_answer() {
+async fn t14_a_thread_that_is_told_to_be_started_completes_a_start_and_a_resume_without_an_answer()
+{
     let desk = Desk::new();
     let before = Instant::now();
-    desk.world.next(Script::default().on("thread/start", started("told-1")));
+    desk.world
+        .next(Script::default().on("thread/start", started("told-1")));
     let opening = desk.engine.start(settings("s")).await.unwrap();
-    assert!(matches!(opening, Opening::Ready { conversation, model: None } if conversation.0 == "told-1"));
+    assert!(
+        matches!(opening, Opening::Ready { conversation, model: None } if conversation.0 == "told-1")
+    );
     assert!(desk.is_live());
-    desk.world.next(Script::default().on("thread/resume", started("told-1")));
-    desk.engine.resume(settings("s"), token("told-1")).await.unwrap();
+    desk.world
+        .next(Script::default().on("thread/resume", started("told-1")));
+    desk.engine
+        .resume(settings("s"), token("told-1"))
+        .await
+        .unwrap();
     assert!(desk.is_live());
     assert!(before.elapsed() < Duration::from_secs(3));
 }
@@ -210,8 +247,13 @@ async fn t14_another_thread_does_not_complete_a_resume_and_none_without_a_name_d
     let desk = Desk::new();
     desk.start().await;
     for other in ["other", ""] {
-        desk.world.next(Script::default().on("thread/resume", started(other)));
-        let error = desk.engine.resume(settings("s"), token(THREAD)).await.unwrap_err();
+        desk.world
+            .next(Script::default().on("thread/resume", started(other)));
+        let error = desk
+            .engine
+            .resume(settings("s"), token(THREAD))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert_eq!(error.get("method"), Some("thread/resume"));
         assert!(desk.is_live());
@@ -222,7 +264,8 @@ async fn t14_another_thread_does_not_complete_a_resume_and_none_without_a_name_d
 async fn t14_an_answer_that_is_on_its_way_wins_over_what_could_stand_for_it() {
     for together in [true, false] {
         let desk = Desk::new();
-        desk.world.next(Script::default().on("thread/start", Behaviour::Hold));
+        desk.world
+            .next(Script::default().on("thread/start", Behaviour::Hold));
         let starting = tokio::spawn({
             let engine = desk.engine.clone();
             async move { engine.start(settings("s")).await }
@@ -277,7 +320,9 @@ async fn a_missing_login_fails_no_start_and_leaves_no_process() {
     assert!(desk.world.live().is_empty());
     assert_eq!(desk.engine.owned(&key("s")), 0);
     let told = desk.told().await;
-    let told = told.iter().any(|event| matches!(event.kind, EventKind::AuthenticationRequired { .. }));
+    let told = told
+        .iter()
+        .any(|event| matches!(event.kind, EventKind::AuthenticationRequired { .. }));
     assert!(told);
 }
 
@@ -286,7 +331,8 @@ async fn c38_an_agent_that_never_answers_or_ends_early_says_why_and_another_is_n
     let desk = Desk::new();
     let silent = Behaviour::Instead(vec![Said::Stderr("cannot open database\n")]);
     desk.world.next(Script::default().on("initialize", silent));
-    desk.world.next(Script::default().on("initialize", Behaviour::Exit(64, "bad flag\n")));
+    desk.world
+        .next(Script::default().on("initialize", Behaviour::Exit(64, "bad flag\n")));
     let before = Instant::now();
     let (silent, exits, good) = tokio::join!(
         desk.engine.start(settings("silent")),
@@ -306,7 +352,8 @@ async fn c38_an_agent_that_never_answers_or_ends_early_says_why_and_another_is_n
     assert_eq!(desk.world.live().len(), 1, "nothing of the others is left");
 
     // Killed, and one that answers another question.
-    desk.world.next(Script::default().on("initialize", Behaviour::Hold));
+    desk.world
+        .next(Script::default().on("initialize", Behaviour::Hold));
     let (engine, world) = (desk.engine.clone(), &desk.world);
     let starting = tokio::spawn(async move { engine.start(settings("killed")).await });
     settle().await;
@@ -314,7 +361,8 @@ async fn c38_an_agent_that_never_answers_or_ends_early_says_why_and_another_is_n
     let killed = starting.await.unwrap().unwrap_err();
     assert_eq!(killed.get("signal"), Some("9"));
     let engine = desk.engine.clone();
-    desk.world.next(Script::default().on("initialize", Behaviour::Hold));
+    desk.world
+        .next(Script::default().on("initialize", Behaviour::Hold));
     let starting = tokio::spawn(async move { engine.start(settings("other")).await });
     settle().await;
     desk.world.last().say(&json!({"id": 99, "result": {}}));
@@ -338,16 +386,23 @@ async fn a_hundred_sessions_do_not_wait_for_each_other() {
     for start in starts {
         start.await.unwrap().unwrap();
     }
-    assert!(before.elapsed() < 2 * pause, "they were started side by side");
+    assert!(
+        before.elapsed() < 2 * pause,
+        "they were started side by side"
+    );
     assert_eq!(desk.world.live().len(), 100);
     // One whose agent hangs holds up no other.
-    desk.world.next(Script::default().on("initialize", Behaviour::Hold));
+    desk.world
+        .next(Script::default().on("initialize", Behaviour::Hold));
     let engine = desk.engine.clone();
     let stuck = tokio::spawn(async move { engine.start(settings("s0")).await });
     settle().await;
     let before = Instant::now();
     for n in 1..100 {
-        desk.engine.prompt(&key(&format!("s{n}")), Prompt::new("go")).await.unwrap();
+        desk.engine
+            .prompt(&key(&format!("s{n}")), Prompt::new("go"))
+            .await
+            .unwrap();
         desk.engine.close(&key(&format!("s{n}"))).await.unwrap();
     }
     assert_eq!(before.elapsed(), Duration::ZERO);
@@ -365,13 +420,27 @@ async fn the_start_up_calls_come_in_their_order_and_a_refusal_of_what_is_optiona
             .on("collaborationMode/list", Behaviour::Refuse(-32601, "no")),
     );
     let process = desk.start().await;
-    let methods: Vec<Value> = process.state().heard.iter().map(|m| m["method"].clone()).collect();
+    let methods: Vec<Value> = process
+        .state()
+        .heard
+        .iter()
+        .map(|m| m["method"].clone())
+        .collect();
     assert_eq!(
         methods,
-        ["initialize", "initialized", "account/read", "collaborationMode/list", "thread/start"]
+        [
+            "initialize",
+            "initialized",
+            "account/read",
+            "collaborationMode/list",
+            "thread/start"
+        ]
     );
     let initialize = process.called("initialize", 1).await;
-    assert_eq!(initialize["params"]["capabilities"]["experimentalApi"], true);
+    assert_eq!(
+        initialize["params"]["capabilities"]["experimentalApi"],
+        true
+    );
     assert_eq!(initialize["params"]["clientInfo"]["name"], "groundcrew");
     assert!(initialize.get("jsonrpc").is_none());
     assert_eq!(initialize["id"], 1);

@@ -77,7 +77,9 @@ fn take(desk: &Desk, session: SessionId, step: Step) -> tokio::task::JoinHandle<
             Step::Interrupt => drop(engine.interrupt(&session).await),
             Step::Crash => serving().iter().for_each(|process| process.die()),
             Step::Ask => serving().iter().for_each(|process| process.ask(json!(0))),
-            Step::EndTurn => serving().iter().for_each(|process| process.end_turn("completed")),
+            Step::EndTurn => serving()
+                .iter()
+                .for_each(|process| process.end_turn("completed")),
             Step::CloseFails(times) => {
                 for index in 0..world.spawned() {
                     world.fail_next_closes(index, times.into());
@@ -101,7 +103,10 @@ fn check(desk: &Desk) {
             .count();
         let ours = desk.engine.owned(&key(session));
         assert!(ours <= 2, "{session} owns {ours}");
-        assert!(open <= ours, "{open} processes of {session} are open, {ours} are owned");
+        assert!(
+            open <= ours,
+            "{open} processes of {session} are open, {ours} are owned"
+        );
         owned += ours;
     }
     assert!(desk.world.live().len() <= owned);

@@ -41,7 +41,12 @@ pub(crate) fn hear(process: &Arc<FakeProcess>, message: &Value) {
             tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
                 let (process, id, params) = (&process, &id, &params);
-                Call { process, id, params }.run(&method);
+                Call {
+                    process,
+                    id,
+                    params,
+                }
+                .run(&method);
                 process.change();
             });
         }
@@ -95,7 +100,10 @@ impl Call<'_> {
             "turn/start" => self.turn(),
             "turn/steer" => self.steer(),
             "turn/interrupt" => self.interrupt(),
-            other => self.refuse(-32600, &format!("Invalid request: unknown variant `{other}`")),
+            other => self.refuse(
+                -32600,
+                &format!("Invalid request: unknown variant `{other}`"),
+            ),
         }
     }
 
@@ -103,7 +111,8 @@ impl Call<'_> {
         self.process.state().thread = Some(thread.to_owned());
         self.answer(json!({"thread": {"id": thread}, "model": "scripted-model"}));
         if started && !self.process.state().script.silent_threads {
-            self.process.tell("thread/started", json!({"thread": {"id": thread}}));
+            self.process
+                .tell("thread/started", json!({"thread": {"id": thread}}));
         }
     }
 
@@ -123,13 +132,16 @@ impl Call<'_> {
     fn turn(&self) {
         let thread = self.process.state().thread.clone().unwrap_or_default();
         let running = self.process.state().turn.clone();
-        let turn = running.clone().unwrap_or_else(|| self.process.world.new_turn());
+        let turn = running
+            .clone()
+            .unwrap_or_else(|| self.process.world.new_turn());
         self.answer(json!({"turn": {"id": turn, "status": "inProgress"}}));
         if running.is_none() {
             self.process.state().turn = Some(turn.clone());
             self.process.world.write_down(&thread);
             let turn = json!({"id": turn, "status": "inProgress"});
-            self.process.tell("turn/started", json!({"threadId": thread, "turn": turn}));
+            self.process
+                .tell("turn/started", json!({"threadId": thread, "turn": turn}));
         }
     }
 

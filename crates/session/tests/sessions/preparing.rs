@@ -11,9 +11,7 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
 };
 use groundcrew_session::{
-    launch::{
-        CommandResolver, LaunchCleanup, LaunchHook, Preparation, Prepared, Resolved,
-    },
+    launch::{CommandResolver, LaunchCleanup, LaunchHook, Preparation, Prepared, Resolved},
     settings::SessionSettings,
     variable::Variable,
 };
@@ -53,7 +51,11 @@ impl LaunchCleanup for Shared {
         if let Some(gate) = &self.0.gate {
             gate.notified().await;
         }
-        let left = |counter: &AtomicU32| counter.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
+        let left = |counter: &AtomicU32| {
+            counter
+                .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1))
+                .is_ok()
+        };
         assert!(!left(&self.0.panics), "a cleanup that panics");
         if left(&self.0.fails) {
             return Err(Error::new(ErrorKind::Unexpected, "the file is still there"));
@@ -105,7 +107,12 @@ fn shown(environment: &[Variable]) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     environment
         .iter()
-        .map(|variable| (text(variable.key.as_bytes()), text(variable.value.as_bytes())))
+        .map(|variable| {
+            (
+                text(variable.key.as_bytes()),
+                text(variable.value.as_bytes()),
+            )
+        })
         .collect()
 }
 
@@ -114,7 +121,8 @@ fn pair(key: &str, value: &str) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_a_hook_gets_copies_rewrites_the_launch_and_its_cleanup_runs_once_when_the_process_is_gone() {
+async fn t01_a_hook_gets_copies_rewrites_the_launch_and_its_cleanup_runs_once_when_the_process_is_gone()
+ {
     let hook = Arc::new(Hook::default());
     let desk = desk(&hook);
     let mut wished = settings("s");
@@ -143,7 +151,10 @@ async fn t01_a_hook_gets_copies_rewrites_the_launch_and_its_cleanup_runs_once_wh
     );
     assert_eq!(hook.cleanup.tries.load(SeqCst), 0);
     let thread_start = desk.world.last().called("thread/start", 1).await;
-    assert!(thread_start["params"].get("model").is_none(), "the copy's model is not ours");
+    assert!(
+        thread_start["params"].get("model").is_none(),
+        "the copy's model is not ours"
+    );
     desk.engine.close(&key("s")).await.unwrap();
     desk.engine.close(&key("s")).await.unwrap();
     assert_eq!(hook.cleanup.done.load(SeqCst), 1);
@@ -168,7 +179,10 @@ impl CommandResolver for Resolver {
 async fn t02_a_resolver_gives_command_and_variables_or_aborts_before_any_process() {
     let found = Resolved {
         command: Some(Command::new(["/opt/codex/bin/codex", "app-server"]).unwrap()),
-        environment: vec![Variable::new("PATH", "/opt/codex"), Variable::new("RUNTIME", "node")],
+        environment: vec![
+            Variable::new("PATH", "/opt/codex"),
+            Variable::new("RUNTIME", "node"),
+        ],
     };
     let desk = Desk::changed(|parts| parts.resolver = Some(Arc::new(Resolver(Ok(found)))));
     let mut wished = settings("s");
@@ -213,7 +227,10 @@ async fn t03_a_hook_that_fails_or_panics_starts_nothing_and_its_error_is_the_one
     let failing = desk(&hook);
     let error = failing.engine.start(settings("s")).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap();
-    assert!(source.downcast_ref::<Mine>().is_some(), "it is the same error");
+    assert!(
+        source.downcast_ref::<Mine>().is_some(),
+        "it is the same error"
+    );
     assert_eq!(failing.world.spawned(), 0);
     assert!(!failing.is_live());
     assert_eq!(failing.engine.owned(&key("s")), 0);
@@ -267,7 +284,8 @@ async fn t04_when_the_process_does_not_start_the_cleanup_runs_once_though_the_ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn t04_files_stay_for_a_process_that_could_not_be_closed_and_a_cleanup_that_failed_is_tried_again() {
+async fn t04_files_stay_for_a_process_that_could_not_be_closed_and_a_cleanup_that_failed_is_tried_again()
+ {
     let hook = hook_with(Cleanup {
         fails: AtomicU32::new(1),
         panics: AtomicU32::new(1),
@@ -331,11 +349,20 @@ async fn an_empty_command_of_a_hook_is_an_error_and_not_the_default() {
 async fn a_cleanup_runs_behind_a_start_whose_agent_refused() {
     let hook = hook_with(Cleanup::default());
     let desk = desk(&hook);
-    desk.world.next(Script::default().on("thread/start", Behaviour::Refuse(-32600, "no")));
+    desk.world
+        .next(Script::default().on("thread/start", Behaviour::Refuse(-32600, "no")));
     desk.engine.start(settings("s")).await.unwrap_err();
     assert_eq!(hook.cleanup.done.load(SeqCst), 1);
     assert!(desk.world.live().is_empty());
-    let without = desk.engine.resume(settings("s"), token(" ")).await.unwrap_err();
+    let without = desk
+        .engine
+        .resume(settings("s"), token(" "))
+        .await
+        .unwrap_err();
     assert_eq!(without.get("code"), Some("agent.resume_session_not_local"));
-    assert_eq!(desk.world.spawned(), 1, "nothing is started without a token");
+    assert_eq!(
+        desk.world.spawned(),
+        1,
+        "nothing is started without a token"
+    );
 }

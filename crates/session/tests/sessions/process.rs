@@ -94,7 +94,11 @@ impl FakeProcess {
     }
 
     /// Waits until something holds; a test that waits in vain says for what.
-    pub(crate) async fn until<T>(&self, what: &str, mut find: impl FnMut(&State) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(
+        &self,
+        what: &str,
+        mut find: impl FnMut(&State) -> Option<T>,
+    ) -> T {
         let mut changed = self.changes();
         let waiting = async {
             loop {
@@ -242,7 +246,9 @@ impl FakeProcess {
                 self.exit(0);
                 Ok(())
             }
-            Some(CloseResult::Fails) => Err(Error::new(ErrorKind::Unexpected, "it cannot be closed")),
+            Some(CloseResult::Fails) => {
+                Err(Error::new(ErrorKind::Unexpected, "it cannot be closed"))
+            }
             Some(CloseResult::NotFound) => {
                 self.state().closed = true;
                 self.world.let_go(self.index);
@@ -264,7 +270,10 @@ impl FakeProcess {
     pub(crate) async fn called(&self, method: &str, nth: usize) -> Value {
         let what = format!("called {method} {nth} times");
         self.until(&what, |state| {
-            let calls = state.heard.iter().filter(|message| message["method"] == method);
+            let calls = state
+                .heard
+                .iter()
+                .filter(|message| message["method"] == method);
             calls.clone().nth(nth - 1).cloned()
         })
         .await
@@ -285,7 +294,11 @@ impl FakeProcess {
     /// Counts calls of that method.
     pub(crate) fn calls(&self, method: &str) -> usize {
         let state = self.state();
-        state.heard.iter().filter(|message| message["method"] == method).count()
+        state
+            .heard
+            .iter()
+            .filter(|message| message["method"] == method)
+            .count()
     }
 
     /// Answers a call that was held.

@@ -52,7 +52,9 @@ impl StateStore for Failing {
         if dies_at != 0 && count >= dies_at && state.epoch == 0 {
             std::future::pending::<()>().await;
         }
-        let fails = self.fails.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        let fails = self
+            .fails
+            .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
         if fails.is_ok() {
             return Err(Error::new(ErrorKind::ResourceExhausted, "the disk is full"));
         }
@@ -81,15 +83,28 @@ async fn another_controller_keeps_the_turn_and_answers_what_waits() {
     let again = new.asked().await;
     assert_eq!(again, asked, "it has the name it had");
     process.say_text("after");
-    new.engine.answer(&key("s"), &asked.id, Decision::Approve).await.unwrap();
-    assert_eq!(process.answered(json!(0)).await["result"]["decision"], "accept");
+    new.engine
+        .answer(&key("s"), &asked.id, Decision::Approve)
+        .await
+        .unwrap();
+    assert_eq!(
+        process.answered(json!(0)).await["result"]["decision"],
+        "accept"
+    );
     process.end_turn("completed");
     let ended = new.event("ended the turn", |event| match &event.kind {
         EventKind::TurnEnded { outcome, .. } => Some((event.turn, *outcome)),
         _ => None,
     });
     assert_eq!(ended.await, (Some(1), TurnOutcome::Completed));
-    assert!(new.engine.prompt(&key("s"), Prompt::new("next")).await.unwrap().turn() == 2);
+    assert!(
+        new.engine
+            .prompt(&key("s"), Prompt::new("next"))
+            .await
+            .unwrap()
+            .turn()
+            == 2
+    );
     assert_eq!(new.world.live(), [0], "it is the same process");
     assert!(before.iter().all(|event| event.epoch == 0));
 }
@@ -115,11 +130,27 @@ async fn what_was_told_and_not_settled_is_told_again_with_its_place_and_no_numbe
             _ => None,
         })
         .collect();
-    let seen = |offset| first.iter().any(|event| event.offset == offset && event.offset.is_some());
-    let fresh: Vec<_> = texts.iter().filter(|(offset, _)| !seen(*offset)).map(|(_, text)| *text).collect();
-    assert_eq!(fresh, ["three"], "what is new is told, what is not is known by its place");
+    let seen = |offset| {
+        first
+            .iter()
+            .any(|event| event.offset == offset && event.offset.is_some())
+    };
+    let fresh: Vec<_> = texts
+        .iter()
+        .filter(|(offset, _)| !seen(*offset))
+        .map(|(_, text)| *text)
+        .collect();
+    assert_eq!(
+        fresh,
+        ["three"],
+        "what is new is told, what is not is known by its place"
+    );
     let last = first.iter().map(|event| event.seq).max().unwrap();
-    assert!(second.iter().all(|event| event.seq > last && event.epoch == 1));
+    assert!(
+        second
+            .iter()
+            .all(|event| event.seq > last && event.epoch == 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +162,11 @@ async fn an_answer_that_was_decided_and_not_sent_is_sent_by_the_next_controller(
     let request = old.asked().await;
     // Decided and stored; then the input is no more ours, as when the controller is killed.
     process.state().writer += 1;
-    let error = old.engine.answer(&key("s"), &request.id, Decision::Approve).await.unwrap_err();
+    let error = old
+        .engine
+        .answer(&key("s"), &request.id, Decision::Approve)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let new = Desk::with(Arc::clone(&old.world), store, |_| {});
     new.engine.take_over(&key("s")).await.unwrap();
@@ -150,9 +185,16 @@ async fn answers_to_the_earlier_controller_are_not_taken_for_ours_but_for_that_o
     prompting.abort();
     let new = old.successor();
     new.engine.take_over(&key("s")).await.unwrap();
-    process.answer(&call, json!({"turn": {"id": "turn-7", "status": "inProgress"}}));
+    process.answer(
+        &call,
+        json!({"turn": {"id": "turn-7", "status": "inProgress"}}),
+    );
     process.state().turn = Some("turn-7".into());
-    let guided = new.engine.prompt(&key("s"), Prompt::new("left")).await.unwrap();
+    let guided = new
+        .engine
+        .prompt(&key("s"), Prompt::new("left"))
+        .await
+        .unwrap();
     assert!(guided.steered());
     let steer = process.called("turn/steer", 1).await;
     let (ours, theirs) = (steer["id"].as_u64().unwrap(), call["id"].as_u64().unwrap());
@@ -160,10 +202,15 @@ async fn answers_to_the_earlier_controller_are_not_taken_for_ours_but_for_that_o
     assert_eq!(theirs >> 32, 0);
     assert!(ours < 1 << 53);
     // A late answer to something else of the earlier controller is nobody's.
-    process.say(&json!({"id": theirs - 1, "result": {"turn": {"id": "turn-7", "status": "failed"}}}));
+    process
+        .say(&json!({"id": theirs - 1, "result": {"turn": {"id": "turn-7", "status": "failed"}}}));
     settle().await;
     let told = new.told().await;
-    assert!(!told.iter().any(|event| matches!(event.kind, EventKind::TurnEnded { .. })));
+    assert!(
+        !told
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::TurnEnded { .. }))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +218,9 @@ async fn a_line_that_the_earlier_controller_did_not_end_spoils_none_of_ours() {
     let old = Desk::new();
     let process = old.begin().await;
     let writer = process.state().writer;
-    process.read(writer, b"{\"id\":999,\"method\":\"turn/inter").unwrap();
+    process
+        .read(writer, b"{\"id\":999,\"method\":\"turn/inter")
+        .unwrap();
     let new = old.successor();
     new.engine.take_over(&key("s")).await.unwrap();
     let end = new.engine.interrupt(&key("s")).await.unwrap();
@@ -187,7 +236,11 @@ async fn a_controller_that_was_superseded_changes_nothing_any_more() {
     let request = old.asked().await;
     let new = old.successor();
     new.engine.take_over(&key("s")).await.unwrap();
-    let late = old.engine.answer(&key("s"), &request.id, Decision::Approve).await.unwrap_err();
+    let late = old
+        .engine
+        .answer(&key("s"), &request.id, Decision::Approve)
+        .await
+        .unwrap_err();
     assert!(failure::is(&late, failure::SUPERSEDED), "{late}");
     assert!(!old.is_live());
     old.engine.close(&key("s")).await.unwrap();
@@ -236,9 +289,18 @@ async fn a_session_that_is_left_lives_on_and_one_that_died_meanwhile_is_resumed(
         EventKind::Disconnected { error } => Some(error.clone()),
         _ => None,
     });
-    assert!(told.await.context.contains(&("exit_code".into(), "3".into())));
+    assert!(
+        told.await
+            .context
+            .contains(&("exit_code".into(), "3".into()))
+    );
     assert!(!new.is_live());
-    let none = new.successor().engine.take_over(&key("s")).await.unwrap_err();
+    let none = new
+        .successor()
+        .engine
+        .take_over(&key("s"))
+        .await
+        .unwrap_err();
     assert!(failure::is(&none, failure::NOT_LIVE), "{none}");
     let unknown = new.engine.take_over(&key("unknown")).await.unwrap_err();
     assert!(failure::is(&unknown, failure::NOT_LIVE));
@@ -261,7 +323,11 @@ async fn a_controller_that_dies_in_a_start_leaves_a_name_by_which_the_process_is
     let none = new.engine.take_over(&key("s")).await.unwrap_err();
     assert!(failure::is(&none, failure::NOT_LIVE));
     new.engine.start(settings("s")).await.unwrap();
-    assert_eq!(new.world.live(), [1], "what the dead one had begun is ended first");
+    assert_eq!(
+        new.world.live(),
+        [1],
+        "what the dead one had begun is ended first"
+    );
     let ended = new.world.state().names_ended.clone();
     assert_eq!(ended, [ProcessId::new("session-1-s").unwrap()]);
     starting.abort();
@@ -279,7 +345,8 @@ async fn a_token_outlives_starts_that_fail_and_changes_with_the_next_conversatio
     desk.engine.start(settings("s")).await.unwrap_err();
     assert_eq!(stored().await.token, token("codex-thread-1"));
     let refuse = Behaviour::Refuse(-32600, "no");
-    desk.world.next(crate::script::Script::default().on("thread/start", refuse));
+    desk.world
+        .next(crate::script::Script::default().on("thread/start", refuse));
     desk.engine.start(settings("s")).await.unwrap_err();
     assert_eq!(stored().await.token, token("codex-thread-1"));
     desk.engine.start(settings("s")).await.unwrap();
@@ -300,7 +367,10 @@ async fn nothing_secret_is_stored() {
         definition: json!({"command": "x", "env": [{"name": "T", "value": "s3cr3t-value"}]}),
     }];
     desk.engine.start(wished.clone()).await.unwrap();
-    desk.engine.prompt(&key("s"), Prompt::new("go")).await.unwrap();
+    desk.engine
+        .prompt(&key("s"), Prompt::new("go"))
+        .await
+        .unwrap();
     let state = desk.store.load(&key("s")).await.unwrap().unwrap();
     assert!(!serde_json::to_string(&state).unwrap().contains("s3cr3t"));
     assert!(!format!("{:?}", wished.environment).contains("s3cr3t"));

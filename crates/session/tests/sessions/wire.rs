@@ -16,10 +16,18 @@ use crate::{
 async fn messages_are_the_same_however_their_bytes_arrive() {
     let desk = Desk::new();
     let process = desk.start().await;
-    let mut turn = desk.engine.prompt(&key("s"), Prompt::new("go")).await.unwrap();
+    let mut turn = desk
+        .engine
+        .prompt(&key("s"), Prompt::new("go"))
+        .await
+        .unwrap();
     let delta = |text: &str| {
-        let params = json!({"threadId": "codex-thread-1", "turnId": "turn-1", "itemId": "i", "delta": text});
-        format!("{}\n", json!({"method": "item/agentMessage/delta", "params": params}))
+        let params =
+            json!({"threadId": "codex-thread-1", "turnId": "turn-1", "itemId": "i", "delta": text});
+        format!(
+            "{}\n",
+            json!({"method": "item/agentMessage/delta", "params": params})
+        )
     };
     // Byte by byte, through every character, with words on standard error in between.
     for byte in delta("ä€😀").bytes() {
@@ -28,8 +36,13 @@ async fn messages_are_the_same_however_their_bytes_arrive() {
     }
     // Two in one piece, and the end in the same one.
     let done = json!({"id": "turn-1", "status": "completed"});
-    let done = json!({"method": "turn/completed", "params": {"threadId": "codex-thread-1", "turn": done}});
-    process.write(format!("{}\r\n{}\n{done}\n", delta("one").trim(), delta("two").trim()));
+    let done =
+        json!({"method": "turn/completed", "params": {"threadId": "codex-thread-1", "turn": done}});
+    process.write(format!(
+        "{}\r\n{}\n{done}\n",
+        delta("one").trim(),
+        delta("two").trim()
+    ));
     assert_eq!(turn.ended().await.outcome, TurnOutcome::Completed);
     let told = desk.told().await;
     let texts: Vec<_> = told
@@ -52,7 +65,8 @@ async fn a_reply_and_a_notification_in_one_piece_are_both_heard() {
     let call = process.called("turn/start", 1).await;
     let turn = json!({"id": "t", "status": "inProgress"});
     let reply = json!({"id": call["id"], "result": {"turn": turn}});
-    let started = json!({"method": "turn/started", "params": {"threadId": "codex-thread-1", "turn": turn}});
+    let started =
+        json!({"method": "turn/started", "params": {"threadId": "codex-thread-1", "turn": turn}});
     let ended = json!({"method": "turn/completed", "params": {"threadId": "codex-thread-1", "turn": {"id": "t", "status": "completed"}}});
     process.write(format!("{reply}\n{started}\n{ended}\n"));
     let end = asking.await.unwrap().unwrap().ended().await;
@@ -78,9 +92,17 @@ async fn four_lines_of_nonsense_are_borne_and_five_end_the_connection() {
     });
     let error = error.await;
     assert_eq!(error.kind, ErrorKind::Protocol);
-    assert!(error.context.contains(&("said".into(), "nonsense one".into())));
+    assert!(
+        error
+            .context
+            .contains(&("said".into(), "nonsense one".into()))
+    );
     assert!(!desk.is_live());
-    assert_eq!(desk.engine.owned(&key("s")), 1, "the process is there still");
+    assert_eq!(
+        desk.engine.owned(&key("s")),
+        1,
+        "the process is there still"
+    );
     desk.engine.close(&key("s")).await.unwrap();
     assert!(desk.world.live().is_empty());
 }
@@ -132,7 +154,8 @@ async fn an_agent_that_does_not_read_is_not_waited_for_by_the_reader() {
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_is_an_error_of_its_own_that_names_method_and_limit() {
     let desk = Desk::new();
-    desk.world.next(Script::default().on("thread/start", Behaviour::Hold));
+    desk.world
+        .next(Script::default().on("thread/start", Behaviour::Hold));
     let error = desk.engine.start(settings("s")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert_eq!(error.get("method"), Some("thread/start"));

@@ -60,7 +60,11 @@ impl World {
     }
 
     pub(crate) fn named(&self, id: &ProcessId) -> Option<Arc<FakeProcess>> {
-        self.state().processes.iter().find(|process| process.id == *id).cloned()
+        self.state()
+            .processes
+            .iter()
+            .find(|process| process.id == *id)
+            .cloned()
     }
 
     pub(crate) fn last(&self) -> Arc<FakeProcess> {
@@ -107,7 +111,10 @@ impl World {
     }
 
     pub(crate) fn is_written(&self, id: &str) -> bool {
-        self.state().threads.get(id).is_some_and(|thread| thread.written)
+        self.state()
+            .threads
+            .get(id)
+            .is_some_and(|thread| thread.written)
     }
 
     pub(crate) fn resume_thread(&self, id: &str, writer: usize) -> Result<(), String> {
