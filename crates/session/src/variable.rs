@@ -39,13 +39,13 @@ impl std::fmt::Debug for Variable {
 }
 
 /// Lays variables over a list: earlier ones of the same names, in whatever case, go.
-pub fn replace(list: &mut Vec<Variable>, last: Vec<Variable>) {
+pub fn replace(list: &mut Vec<Variable>, over: Vec<Variable>) {
     list.retain(|old| {
-        !last
+        !over
             .iter()
             .any(|new| new.key.as_bytes().eq_ignore_ascii_case(old.key.as_bytes()))
     });
-    list.extend(last);
+    list.extend(over);
 }
 
 /// Makes an environment of a list; a later variable wins.

@@ -69,13 +69,13 @@ pub(super) fn request(method: &str, params: &Value) -> Asked {
         PERMISSIONS => Question::Permissions {
             permissions: params["permissions"].clone(),
         },
-        INPUT => match questions(params) {
-            Some(questions) => Question::Input { questions },
-            None => {
+        INPUT => {
+            let Some(questions) = questions(params) else {
                 let refusal = Refusal::new(-32602, "the questions are no list");
                 return Asked::Answer(Err(refusal));
-            }
-        },
+            };
+            Question::Input { questions }
+        }
         ELICITATION => Question::Elicitation {
             server: text(params, "serverName"),
             message: text(params, "message"),

@@ -7,7 +7,7 @@ mod items;
 mod notices;
 mod starting;
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use groundcrew_core::error::Error;
@@ -180,11 +180,6 @@ impl Protocol for Codex {
 
 fn input(prompt: &Prompt) -> Value {
     json!([{"type": "text", "text": prompt.text, "text_elements": []}])
-}
-
-/// Returns a path as Codex is told it; what is no text is told as well as it can be.
-fn shown(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

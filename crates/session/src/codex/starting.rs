@@ -8,7 +8,6 @@ use groundcrew_core::{
 };
 use serde_json::{Map, Value, json};
 
-use super::shown;
 use crate::{
     failure,
     protocol::Opened,
@@ -25,19 +24,18 @@ pub(super) async fn initialise(
     greeting: Option<Value>,
     limit: Duration,
 ) -> Result<Facts, Error> {
-    let greeting = match greeting {
-        Some(greeting) => greeting,
-        None => {
-            let params = json!({
-                "clientInfo": {
-                    "name": "groundcrew", "title": "groundcrew", "version": env!("CARGO_PKG_VERSION"),
-                },
-                "capabilities": {"experimentalApi": true},
-            });
-            let greeting = peer.call("initialize", params, limit).await?;
-            peer.notify("initialized", Value::Null).await?;
-            greeting
-        }
+    let greeting = if let Some(greeting) = greeting {
+        greeting
+    } else {
+        let params = json!({
+            "clientInfo": {
+                "name": "groundcrew", "title": "groundcrew", "version": env!("CARGO_PKG_VERSION"),
+            },
+            "capabilities": {"experimentalApi": true},
+        });
+        let greeting = peer.call("initialize", params, limit).await?;
+        peer.notify("initialized", Value::Null).await?;
+        greeting
     };
     let account = json!({"refreshToken": false});
     let account = peer.call("account/read", account, BEST_EFFORT).await;
@@ -196,7 +194,7 @@ fn thread(settings: &SessionSettings) -> Value {
         config.insert("mcp_servers".to_owned(), Value::Object(servers));
     }
     let mut thread = json!({
-        "cwd": shown(settings.told()),
+        "cwd": settings.told().to_string_lossy(),
         "approvalPolicy": policy,
         "sandbox": sandbox,
         "approvalsReviewer": "user",

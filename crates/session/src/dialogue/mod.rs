@@ -334,7 +334,7 @@ impl Dialogue {
                 talk.turns.named(id);
                 true
             }
-            Happening::TurnRuns(id) => talk.turns.runs(id),
+            Happening::TurnRuns(id) => talk.turns.runs(&id),
             Happening::TurnEnded {
                 turn,
                 outcome,
@@ -439,30 +439,29 @@ impl Dialogue {
             if talk.closed || talk.turns.active.is_none() {
                 return refuse(-32000, "no turn is running");
             }
-            match talk.requests.by_wire(&wire) {
-                // It was read by an earlier controller, which stored it and may not have told it.
-                Some(known) => known.open.request.clone(),
-                None => {
-                    let request = InteractiveRequest {
-                        id: self.book.update(|state| {
-                            state.asked += 1;
-                            RequestId(format!("q{}", state.asked))
-                        }),
-                        turn,
-                        item,
-                        reason,
-                        question,
-                        choices,
-                    };
-                    talk.requests.add(OpenRequest {
-                        request: request.clone(),
-                        wire: wire.clone(),
-                        method,
-                        params,
-                        decided: None,
-                    });
-                    request
-                }
+            // One that is known was read by an earlier controller, which stored it and may not have told it.
+            if let Some(known) = talk.requests.by_wire(&wire) {
+                known.open.request.clone()
+            } else {
+                let request = InteractiveRequest {
+                    id: self.book.update(|state| {
+                        state.asked += 1;
+                        RequestId(format!("q{}", state.asked))
+                    }),
+                    turn,
+                    item,
+                    reason,
+                    question,
+                    choices,
+                };
+                talk.requests.add(OpenRequest {
+                    request: request.clone(),
+                    wire: wire.clone(),
+                    method,
+                    params,
+                    decided: None,
+                });
+                request
             }
         };
         // Told is stored: whoever hears of it can answer it, also through the next controller.
@@ -570,9 +569,9 @@ fn automatic(approve: Approve, question: &Question) -> Option<Decision> {
     match (approve, question) {
         (Approve::Never, _) => Some(Decision::deny()),
         // What asks for words cannot be approved.
-        (Approve::Always, Question::Input { .. } | Question::Elicitation { .. }) => None,
+        (Approve::Always, Question::Input { .. } | Question::Elicitation { .. })
+        | (Approve::Ask, _) => None,
         (Approve::Always, _) => Some(Decision::Approve),
-        (Approve::Ask, _) => None,
     }
 }
 

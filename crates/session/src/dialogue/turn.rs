@@ -134,11 +134,11 @@ impl Turns {
     }
 
     /// A turn really runs; returns whether it is ours.
-    pub(crate) fn runs(&mut self, id: TurnId) -> bool {
+    pub(crate) fn runs(&mut self, id: &TurnId) -> bool {
         let Some(turn) = &self.active else {
             return false;
         };
-        if self.ended.contains(&id) {
+        if self.ended.contains(id) {
             return false;
         }
         turn.progress.send_if_modified(|progress| {
@@ -150,7 +150,7 @@ impl Turns {
             progress.id = Some(id.clone());
             true
         });
-        turn.id().as_ref() == Some(&id)
+        turn.id().as_ref() == Some(id)
     }
 
     /// Returns whether the end of that turn is the end of the one that runs.
@@ -207,7 +207,7 @@ mod tests {
         let mut turns = begun();
         turns.named(id("stub"));
         assert!(turns.ends(Some(&id("real"))), "the stub never runs");
-        assert!(turns.runs(id("real")));
+        assert!(turns.runs(&id("real")));
         assert!(turns.ends(Some(&id("real"))));
         assert!(!turns.ends(Some(&id("stub"))), "now the name is known");
         turns.named(id("late"));
@@ -231,19 +231,19 @@ mod tests {
         turns.active = Some(Turn::new(2, 8));
         for old in ["one", "other"] {
             assert!(!turns.ends(Some(&id(old))));
-            assert!(!turns.runs(id(old)));
+            assert!(!turns.runs(&id(old)));
             assert!(!turns.hears(&id(old)));
             turns.named(id(old));
         }
         assert_eq!(turns.active.as_ref().unwrap().id(), None);
-        assert!(turns.runs(id("two")) && turns.hears(&id("two")));
-        assert!(!turns.runs(id("three")), "a turn of the agent's own");
+        assert!(turns.runs(&id("two")) && turns.hears(&id("two")));
+        assert!(!turns.runs(&id("three")), "a turn of the agent's own");
     }
 
     #[test]
     fn a_turn_is_restored_as_it_was_stored() {
         let mut turns = begun();
-        turns.runs(id("one"));
+        turns.runs(&id("one"));
         let state = turns.active.as_ref().unwrap().state();
         assert_eq!(Turn::restored(&state).state(), state);
     }

@@ -135,13 +135,12 @@ impl Reader {
                 self.line(&line)?;
                 continue;
             }
-            let frame = match self.connection.receive().now_or_never() {
-                Some(frame) => frame,
-                None => {
-                    // All that was on its way is here: what stands for an answer that is not may do so now.
-                    self.waiters.settle();
-                    self.connection.receive().await
-                }
+            let frame = if let Some(frame) = self.connection.receive().now_or_never() {
+                frame
+            } else {
+                // All that was on its way is here: what stands for an answer that is not may do so now.
+                self.waiters.settle();
+                self.connection.receive().await
             };
             match frame? {
                 Some(frame) => self.frame(frame)?,

@@ -73,9 +73,10 @@ impl Transport for InstanceTransport {
         let spec = ProcessSpec {
             command: Command::new(launch.command.iter().cloned())?,
             directory: launch.directory.clone(),
-            environment: match options.inherit {
-                true => EnvironmentSource::Run(environment),
-                false => EnvironmentSource::Exact(environment),
+            environment: if options.inherit {
+                EnvironmentSource::Run(environment)
+            } else {
+                EnvironmentSource::Exact(environment)
             },
             stdio: StdioKind::Pipes,
             stdin: StdinPolicy::Open,
@@ -163,13 +164,8 @@ impl Connection for InstanceConnection {
             return Ok(None);
         }
         let frame = output.frames.next().await.transpose();
-        if let Ok(None)
-        | Err(_)
-        | Ok(Some(Frame {
-            kind: FrameKind::Exit(_),
-            ..
-        })) = &frame
-        {
+        let last = !matches!(&frame, Ok(Some(frame)) if !matches!(frame.kind, FrameKind::Exit(_)));
+        if last {
             output.over = true;
         }
         frame
@@ -213,7 +209,7 @@ impl Connection for InstanceConnection {
         let ladder = self.options.ladder;
         let closed = ladder.climb(&*self.instance, &self.process, signal).await;
         self.tries.fetch_add(1, SeqCst);
-        *last = Some(closed.as_ref().map(|()| ()).map_err(ErrorReport::from));
+        *last = Some(closed.as_ref().copied().map_err(ErrorReport::from));
         closed
     }
 }

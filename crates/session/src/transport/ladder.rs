@@ -13,19 +13,19 @@ use groundcrew_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseLadder {
     /// After its input was closed: agents that boot need more than a quarter of a second.
-    pub after_eof: Duration,
+    pub eof: Duration,
     /// After it was asked by its signal.
-    pub after_signal: Duration,
+    pub signal: Duration,
     /// After its whole tree was killed; then it is an error.
-    pub after_kill: Duration,
+    pub kill: Duration,
 }
 
 impl Default for CloseLadder {
     fn default() -> Self {
         Self {
-            after_eof: Duration::from_millis(500),
-            after_signal: Duration::from_millis(750),
-            after_kill: Duration::from_secs(2),
+            eof: Duration::from_millis(500),
+            signal: Duration::from_millis(750),
+            kill: Duration::from_secs(2),
         }
     }
 }
@@ -40,7 +40,7 @@ impl CloseLadder {
         &self,
         instance: &dyn Instance,
         process: &ProcessId,
-        signal: Signal,
+        by: Signal,
     ) -> Result<(), Error> {
         let mut trouble = None;
         // What cannot be closed or signalled may be gone already, which only its end tells.
@@ -50,15 +50,15 @@ impl CloseLadder {
             }
         };
         note(instance.close_stdin(process).await);
-        if ended(instance, process, self.after_eof).await? {
+        if ended(instance, process, self.eof).await? {
             return Ok(());
         }
-        note(instance.signal(process, signal).await);
-        if ended(instance, process, self.after_signal).await? {
+        note(instance.signal(process, by).await);
+        if ended(instance, process, self.signal).await? {
             return Ok(());
         }
         note(instance.signal(process, Signal::KILL).await);
-        if ended(instance, process, self.after_kill).await? {
+        if ended(instance, process, self.kill).await? {
             return Ok(());
         }
         let error = Error::new(ErrorKind::TimedOut, "the agent's process outlived its kill")

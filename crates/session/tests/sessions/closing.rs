@@ -8,8 +8,7 @@ use serde_json::json;
 
 use crate::{
     desk::{Desk, key, settings, settle, token},
-    process::CloseResult,
-    script::{Behaviour, Script},
+    script::{Behaviour, CloseResult, Script},
 };
 
 const THREAD: &str = "codex-thread-1";
@@ -46,7 +45,7 @@ async fn t17_a_retired_process_that_is_gone_already_holds_up_nobody() {
     desk.engine.start(settings("s")).await.unwrap();
     assert_eq!(first.closes(), 2);
     assert_eq!(desk.engine.owned(&key("s")), 2);
-    desk.world.write_down("codex-thread-2");
+    desk.world.ground.write_down("codex-thread-2");
     desk.engine
         .resume(settings("s"), token("codex-thread-2"))
         .await
@@ -132,7 +131,7 @@ async fn t20_a_process_that_exited_and_cannot_be_closed_stays_owned() {
         ..Script::default()
     });
     let first = desk.start().await;
-    desk.world.write_down(THREAD);
+    desk.world.ground.write_down(THREAD);
     first.exit(0);
     settle().await;
     assert!(!desk.is_live(), "as soon as its end is known");
@@ -190,7 +189,7 @@ async fn a_process_that_is_being_closed_tells_nothing_into_the_next_conversation
 async fn a_conversation_without_content_is_made_resumable_by_a_release() {
     let desk = Desk::new();
     let process = desk.start().await;
-    assert!(!desk.world.is_written(THREAD));
+    assert!(!desk.world.ground.is_written(THREAD));
     desk.engine.release(&key("s")).await.unwrap();
     assert_eq!(process.calls("thread/inject_items"), 1);
     desk.engine
@@ -280,7 +279,7 @@ async fn a_sweep_releases_idle_sessions_and_stops_at_the_first_that_cannot_be() 
         .prompt(&key("d"), Prompt::new("go"))
         .await
         .unwrap();
-    let idle = Duration::from_secs(1800);
+    let idle = Duration::from_mins(30);
     assert_eq!(desk.engine.sweep(idle).await.released, 0);
     tokio::time::advance(idle).await;
     desk.world.fail_next_closes(1, 1);

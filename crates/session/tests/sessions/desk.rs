@@ -31,6 +31,10 @@ pub(crate) fn settings(name: &str) -> SessionSettings {
     SessionSettings::new(key(name), command, "/w")
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a resume takes one that may be missing"
+)]
 pub(crate) fn token(name: &str) -> Option<ConversationId> {
     Some(ConversationId(name.to_owned()))
 }
@@ -106,9 +110,9 @@ impl Desk {
                 passed.push(event);
             }
         };
-        match tokio::time::timeout(Duration::from_secs(600), waiting).await {
+        match tokio::time::timeout(Duration::from_mins(10), waiting).await {
             Ok(found) => found,
-            Err(_) => panic!("never {what}; passed {passed:#?}"),
+            Err(late) => panic!("never {what} ({late}); passed {passed:#?}"),
         }
     }
 

@@ -15,7 +15,7 @@ const PACE: Duration = Duration::from_millis(1);
 
 fn paced() -> Desk {
     let desk = Desk::new();
-    desk.world.state().pace = Some(PACE);
+    desk.world.ground.state().pace = Some(PACE);
     desk
 }
 
@@ -62,7 +62,7 @@ async fn a_resume_that_is_dropped_anywhere_leaves_at_most_the_process_that_serve
         let (mut dropped, mut polls) = (0, 0);
         loop {
             let desk = paced();
-            desk.world.state().writer_lock = lock;
+            desk.world.ground.state().writer_lock = lock;
             desk.start().await;
             let resume = desk.engine.resume(settings("s"), token("codex-thread-1"));
             let done = dropped_after(polls, resume).await;

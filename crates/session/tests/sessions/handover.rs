@@ -12,7 +12,7 @@ const THREAD: &str = "codex-thread-1";
 
 fn locking() -> Desk {
     let desk = Desk::new();
-    desk.world.state().writer_lock = true;
+    desk.world.ground.state().writer_lock = true;
     desk
 }
 
@@ -141,7 +141,7 @@ async fn a_writer_that_is_not_ours_is_left_alone() {
     let groundcrew_session::engine::Opening::Ready { conversation, .. } = other else {
         panic!("{other:?}");
     };
-    desk.world.write_down(&conversation.0);
+    desk.world.ground.write_down(&conversation.0);
     let error = desk
         .engine
         .resume(settings("s"), Some(conversation))

@@ -1,7 +1,7 @@
 //! The session engine against a scripted agent that speaks like Codex: every step of it is the test's to take.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
+    clippy::needless_pass_by_value,
     clippy::panic,
     clippy::disallowed_methods,
     reason = "a test stops at the first surprise, and spawns what it plays with"
@@ -10,6 +10,7 @@
 mod closing;
 mod desk;
 mod dropping;
+mod ground;
 mod handover;
 mod lifecycle;
 mod model;

@@ -114,7 +114,7 @@ fn check(desk: &Desk) {
 
 async fn play(lock: bool, moves: Vec<Move>) {
     let desk = Desk::new();
-    desk.world.state().writer_lock = lock;
+    desk.world.ground.state().writer_lock = lock;
     let mut running = Vec::new();
     for (other, alone, step) in moves {
         let session = key(if other { "t" } else { "s" });
@@ -157,7 +157,7 @@ proptest! {
             .build()
             .unwrap();
         runtime.block_on(async {
-            tokio::time::timeout(Duration::from_secs(86_400), play(lock, moves)).await.unwrap();
+            tokio::time::timeout(Duration::from_hours(24), play(lock, moves)).await.unwrap();
         });
     }
 }

@@ -88,13 +88,13 @@ impl Call<'_> {
             }
             "collaborationMode/list" => self.answer(json!({"data": []})),
             "thread/start" => {
-                let id = process.world.new_thread(process.index);
+                let id = process.ground.new_thread(process.index);
                 self.opened(&id, true);
             }
             "thread/resume" => self.resume(),
             "thread/inject_items" => {
                 let id = self.params["threadId"].as_str().unwrap_or_default();
-                process.world.write_down(id);
+                process.ground.write_down(id);
                 self.answer(json!({}));
             }
             "turn/start" => self.turn(),
@@ -118,7 +118,7 @@ impl Call<'_> {
 
     fn resume(&self) {
         let id = self.params["threadId"].as_str().unwrap_or_default();
-        match self.process.world.resume_thread(id, self.process.index) {
+        match self.process.ground.resume_thread(id, self.process.index) {
             Ok(()) => {
                 let usage = json!({"total": {"totalTokens": 7}});
                 let usage = json!({"threadId": id, "tokenUsage": usage});
@@ -134,11 +134,11 @@ impl Call<'_> {
         let running = self.process.state().turn.clone();
         let turn = running
             .clone()
-            .unwrap_or_else(|| self.process.world.new_turn());
+            .unwrap_or_else(|| self.process.ground.new_turn());
         self.answer(json!({"turn": {"id": turn, "status": "inProgress"}}));
         if running.is_none() {
             self.process.state().turn = Some(turn.clone());
-            self.process.world.write_down(&thread);
+            self.process.ground.write_down(&thread);
             let turn = json!({"id": turn, "status": "inProgress"});
             self.process
                 .tell("turn/started", json!({"threadId": thread, "turn": turn}));

@@ -16,23 +16,19 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
-    peer,
-    script::{Behaviour, Script},
-    world::World,
+    ground::Ground,
+    script::{Behaviour, CloseResult, Script},
 };
 
-/// What a try to close a process comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseResult {
-    Fails,
-    NotFound,
-}
+/// How it answers what it hears.
+pub(crate) type Hears = fn(&Arc<FakeProcess>, &Value);
 
 #[derive(Debug)]
 pub(crate) struct FakeProcess {
     pub(crate) id: ProcessId,
     pub(crate) index: usize,
-    pub(crate) world: Arc<World>,
+    pub(crate) ground: Arc<Ground>,
+    hears: Hears,
     state: Mutex<State>,
     /// Counts everything that happens.
     changed: watch::Sender<u64>,
@@ -57,11 +53,18 @@ pub(crate) struct State {
 }
 
 impl FakeProcess {
-    pub(crate) fn new(id: ProcessId, index: usize, world: Arc<World>, script: Script) -> Arc<Self> {
+    pub(crate) fn new(
+        id: ProcessId,
+        index: usize,
+        ground: Arc<Ground>,
+        hears: Hears,
+        script: Script,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             index,
-            world,
+            ground,
+            hears,
             state: Mutex::new(State {
                 close_always: script.close_always,
                 close_results: script.close_results.clone(),
@@ -109,9 +112,13 @@ impl FakeProcess {
                 changed.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(Duration::from_secs(600), waiting).await {
+        match tokio::time::timeout(Duration::from_mins(10), waiting).await {
             Ok(found) => found,
-            Err(_) => panic!("{}: never {what}; heard {:#?}", self.id, self.state().heard),
+            Err(late) => panic!(
+                "{}: never {what} ({late}); heard {:#?}",
+                self.id,
+                self.state().heard
+            ),
         }
     }
 
@@ -169,7 +176,7 @@ impl FakeProcess {
 
     fn end_with(&self, status: ExitStatus) {
         self.record(FrameKind::Exit(status));
-        self.world.let_go(self.index);
+        self.ground.let_go(self.index);
     }
 
     /// Returns the frame at a place, cut where the offset stands in it.
@@ -224,7 +231,7 @@ impl FakeProcess {
                 continue;
             };
             self.state().heard.push(message.clone());
-            peer::hear(self, &message);
+            (self.hears)(self, &message);
             self.change();
         }
         Ok(())
@@ -251,7 +258,7 @@ impl FakeProcess {
             }
             Some(CloseResult::NotFound) => {
                 self.state().closed = true;
-                self.world.let_go(self.index);
+                self.ground.let_go(self.index);
                 let gone = Error::new(ErrorKind::NotFound, "session not found");
                 Err(Error::new(ErrorKind::Unexpected, "failed to close").with_source(gone))
             }

@@ -7,7 +7,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::process::CloseResult;
+/// What a try to close a process comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseResult {
+    Fails,
+    NotFound,
+}
 
 /// What it does at one.
 #[derive(Clone, Debug)]

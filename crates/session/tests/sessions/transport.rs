@@ -15,7 +15,7 @@ use groundcrew_session::{
 };
 use tokio::sync::Mutex;
 
-use crate::{process::FakeProcess, world::World};
+use crate::{peer, process::FakeProcess, world::World};
 
 #[derive(Debug)]
 pub(crate) struct FakeTransport(pub(crate) Arc<World>);
@@ -27,7 +27,7 @@ impl Transport for FakeTransport {
         if let Some(mut held) = held {
             held.wait_for(|go| *go).await.unwrap();
         }
-        self.0.pause().await;
+        self.0.ground.pause().await;
         let process = {
             let mut state = self.0.state();
             if state.fail_starts > 0 {
@@ -37,11 +37,12 @@ impl Transport for FakeTransport {
             let script = state.scripts.pop_front().unwrap_or_default();
             state.launches.push(launch.clone());
             let (id, index) = (launch.process.clone(), state.processes.len());
-            let process = FakeProcess::new(id, index, Arc::clone(&self.0), script);
+            let process =
+                FakeProcess::new(id, index, Arc::clone(&self.0.ground), peer::hear, script);
             state.processes.push(Arc::clone(&process));
             process
         };
-        Ok(FakeConnection::new(process, Offset(0)))
+        Ok(FakeConnection::open(process, Offset(0)))
     }
 
     async fn attach(
@@ -50,7 +51,7 @@ impl Transport for FakeTransport {
         from: Offset,
     ) -> Result<Arc<dyn Connection>, Error> {
         let process = self.0.named(process).ok_or_else(unknown)?;
-        Ok(FakeConnection::new(process, from))
+        Ok(FakeConnection::open(process, from))
     }
 
     async fn end(&self, process: &ProcessId) -> Result<(), Error> {
@@ -72,7 +73,7 @@ struct FakeConnection {
 }
 
 impl FakeConnection {
-    fn new(process: Arc<FakeProcess>, from: Offset) -> Arc<dyn Connection> {
+    fn open(process: Arc<FakeProcess>, from: Offset) -> Arc<dyn Connection> {
         let writer = {
             let mut state = process.state();
             state.writer += 1;
@@ -94,7 +95,7 @@ impl Connection for FakeConnection {
     }
 
     async fn receive(&self) -> Result<Option<Frame>, Error> {
-        self.process.world.pause().await;
+        self.process.ground.pause().await;
         let mut changes = self.process.changes();
         let mut at = self.at.lock().await;
         loop {
@@ -113,12 +114,12 @@ impl Connection for FakeConnection {
     }
 
     async fn send(&self, bytes: Bytes) -> Result<(), Error> {
-        self.process.world.pause().await;
+        self.process.ground.pause().await;
         self.process.read(self.writer, &bytes)
     }
 
     async fn close(&self) -> Result<(), Error> {
-        self.process.world.pause().await;
+        self.process.ground.pause().await;
         tokio::task::yield_now().await;
         self.process.close()
     }

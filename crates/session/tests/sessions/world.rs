@@ -1,7 +1,7 @@
-//! All processes of a test, and the threads that outlive them.
+//! All processes of a test.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -9,12 +9,14 @@ use groundcrew_core::id::ProcessId;
 use groundcrew_session::launch::LaunchDescription;
 
 use crate::{
-    process::{CloseResult, FakeProcess},
-    script::Script,
+    ground::Ground,
+    process::FakeProcess,
+    script::{CloseResult, Script},
 };
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
+    pub(crate) ground: Arc<Ground>,
     state: Mutex<State>,
 }
 
@@ -26,33 +28,14 @@ pub(crate) struct State {
     pub(crate) fail_starts: u32,
     /// What the next processes do, in order; then they do as Codex does.
     pub(crate) scripts: VecDeque<Script>,
-    /// Whether a thread has one writer only.
-    pub(crate) writer_lock: bool,
-    threads: HashMap<String, Thread>,
-    turns: u64,
     /// Holds starts until it is told.
     pub(crate) hold_starts: Option<tokio::sync::watch::Receiver<bool>>,
-    /// How long each thing between us and a process takes.
-    pub(crate) pace: Option<std::time::Duration>,
     pub(crate) names_ended: Vec<ProcessId>,
-}
-
-#[derive(Debug, Default)]
-struct Thread {
-    written: bool,
-    writers: Vec<usize>,
 }
 
 impl World {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
-    }
-
-    pub(crate) async fn pause(&self) {
-        let pace = self.state().pace;
-        if let Some(pace) = pace {
-            tokio::time::sleep(pace).await;
-        }
     }
 
     pub(crate) fn process(&self, index: usize) -> Arc<FakeProcess> {
@@ -85,58 +68,6 @@ impl World {
 
     pub(crate) fn next(&self, script: Script) {
         self.state().scripts.push_back(script);
-    }
-
-    pub(crate) fn let_go(&self, index: usize) {
-        for thread in self.state().threads.values_mut() {
-            thread.writers.retain(|writer| *writer != index);
-        }
-    }
-
-    pub(crate) fn new_thread(&self, writer: usize) -> String {
-        let mut state = self.state();
-        let id = format!("codex-thread-{}", state.threads.len() + 1);
-        let thread = Thread {
-            written: false,
-            writers: vec![writer],
-        };
-        state.threads.insert(id.clone(), thread);
-        id
-    }
-
-    pub(crate) fn write_down(&self, id: &str) {
-        if let Some(thread) = self.state().threads.get_mut(id) {
-            thread.written = true;
-        }
-    }
-
-    pub(crate) fn is_written(&self, id: &str) -> bool {
-        self.state()
-            .threads
-            .get(id)
-            .is_some_and(|thread| thread.written)
-    }
-
-    pub(crate) fn resume_thread(&self, id: &str, writer: usize) -> Result<(), String> {
-        let mut state = self.state();
-        let lock = state.writer_lock;
-        match state.threads.get_mut(id) {
-            Some(thread) if !thread.written => Err(format!("no rollout found for thread id {id}")),
-            None => Err(format!("no rollout found for thread id {id}")),
-            Some(thread) if lock && !thread.writers.is_empty() => {
-                Err(format!("thread {id} already has an active writer"))
-            }
-            Some(thread) => {
-                thread.writers.push(writer);
-                Ok(())
-            }
-        }
-    }
-
-    pub(crate) fn new_turn(&self) -> String {
-        let mut state = self.state();
-        state.turns += 1;
-        format!("turn-{}", state.turns)
     }
 
     /// Makes every process close from now on as it should.
