@@ -355,7 +355,10 @@ impl Engine {
             }
         }
         let containers = private.directory.path().join("data/containers");
+        // One without this file is what a kill left before the engine itself knew of it; nobody can ask it for that.
+        let known = |entry: &fs::DirEntry| entry.path().join("config.v2.json").exists();
         let kept = fs::read_dir(containers).into_iter().flatten().flatten();
+        let kept = kept.filter(known);
         found.extend(
             kept.map(|entry| format!("directory {}", PathBuf::from(entry.file_name()).display())),
         );
