@@ -228,7 +228,10 @@ impl Executor for Wrong {
         let first = self.memory.made.lock().unwrap().first().cloned();
         let inner = match (self.fault, first) {
             (Fault::MixesInstancesUp, Some(first))
-                if self.made(id) && !gone && self.is_there(&first).await =>
+                if self.made(id)
+                    && !gone
+                    && self.is_there(&first).await
+                    && !self.has_ended(&first).await =>
             {
                 self.inner.connect(&first).await?
             }

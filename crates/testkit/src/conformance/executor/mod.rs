@@ -8,6 +8,7 @@ mod finding;
 mod fixture;
 mod leftovers;
 mod making;
+mod part;
 mod removing;
 mod rolling_back;
 mod surroundings;
@@ -41,7 +42,7 @@ pub fn main(
 ) -> ExitCode {
     let open: Opening = Arc::new(open);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(code) = controller::run_if_asked(&open, &arguments) {
+    if let Some(code) = part::run_if_asked(&open, &arguments) {
         return code;
     }
     running::run(suite(&open))
