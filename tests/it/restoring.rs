@@ -3,12 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, SystemTime},
 };
 
 use serde_json::Value;
 
-use crate::ground::{Ground, Repository, path, text, tree};
+use crate::ground::{Ground, Repository, path, text, tree, until};
 
 struct Removed {
     id: String,
@@ -341,6 +342,51 @@ fn c04_f059_workspaces_are_listed_with_whose_they_are_and_what_proves_it() {
     ground.recover();
     assert!(copied.join(marker).is_file() && stray.exists());
     ground.call(["ls", "--workspaces"]).run().ok().says("stray");
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "`cp` needs neither directory nor environment"
+)]
+fn c04_needs_strace_a_collection_that_a_launch_ends_tells_what_it_removed() {
+    const LOGS: usize = 60;
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    removed(&ground, &repository);
+    let logs = ground.state().join("logs");
+    let first = fs::read_dir(&logs).unwrap().next().unwrap().unwrap().path();
+    for number in 1..LOGS {
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(&first)
+            .arg(logs.join(format!("{number:032x}")))
+            .status();
+        assert!(copied.unwrap().success());
+    }
+    age(&logs, 8);
+    let left = || fs::read_dir(&logs).unwrap().count();
+    // Slowly, so that there is something between two removals.
+    let words = ["--format", "json", "gc", "--older-than", "1h"];
+    let slow = "-f -qq -o /dev/null -e trace=unlinkat -e inject=unlinkat:delay_enter=100000";
+    let collecting = ground
+        .call(words)
+        .through("strace", slow.split(' '))
+        .spawn();
+    until("the first logs are gone", || left() < LOGS);
+    ground
+        .run_shell(&repository, &["--keep"], "true")
+        .run()
+        .ok();
+    let outcome = collecting.wait().code(6);
+    let report = outcome.json();
+    assert_eq!(report["unfinished"]["kind"], "busy", "{report:#}");
+    let gone = gone(&report, "logs");
+    // Those of the launch that ended it have come.
+    assert_eq!(gone, LOGS + 1 - left(), "{report:#}");
+    assert!((1..LOGS).contains(&gone), "{report:#}");
+    let rest = json(&ground, &["gc", "--older-than", "1h"]);
+    assert_eq!((left(), &rest["unfinished"]), (1, &Value::Null));
 }
 
 /// Every how many system calls something goes wrong in a removal, and in a restore, which makes fewer; 1 tries every one.

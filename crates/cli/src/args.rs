@@ -150,6 +150,8 @@ pub(crate) enum Kind {
     Worktree,
     /// A private clone of each repository; its branch is brought back when the run is closed.
     Clone,
+    /// A private clone that is in a volume of the container's engine while the run lives.
+    Volume,
     /// The directory itself, as it is.
     InPlace,
     /// A directory of the task's own, which stays.

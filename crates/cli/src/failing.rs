@@ -82,8 +82,18 @@ impl Failing {
 
     /// Tells it, in the format that was asked for.
     pub(crate) fn tell(&self, console: &Console) {
-        tell(console, &self.failure);
+        self.narrate(console);
         self.document(console);
+    }
+
+    /// Tells it to people only.
+    pub(crate) fn narrate(&self, console: &Console) {
+        tell(console, &self.failure);
+    }
+
+    /// Returns it as documents show it.
+    pub(crate) const fn failure(&self) -> &Failure {
+        &self.failure
     }
 
     /// Tells it to programs only.

@@ -273,9 +273,18 @@ impl Context {
             .filter(|host| !host.is_empty())
             .map_or(Some(DEFAULT_ENDPOINT), |host| host.to_str())
             .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "DOCKER_HOST is no text"))?;
+        // The engine's own client then speaks TLS to the same address.
+        let guarded = self
+            .surroundings
+            .variable("DOCKER_TLS_VERIFY")
+            .is_some_and(|value| !value.is_empty());
+        let endpoint = match endpoint.strip_prefix("tcp://") {
+            Some(place) if guarded => format!("https://{place}"),
+            _ => endpoint.to_owned(),
+        };
         Ok(Arc::new(DockerExecutor::new(DockerConfig {
             name: ExecutorName::new("docker")?,
-            endpoint: endpoint.to_owned(),
+            endpoint,
             containers: state.home().join("containers"),
             logs: state.logs(),
             install: state.install().clone(),

@@ -75,7 +75,7 @@ pub(crate) fn fresh(
         lease,
         keep: args.place.keep,
         limits: args.command.limits.limits(),
-        options: args.place.container.options(),
+        options: args.place.container.options(place.storage),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -146,6 +146,8 @@ fn words_of(args: &ResumeArgs, record: &RunRecord) -> Result<Command, Error> {
 #[derive(Debug)]
 struct Place {
     executor: ExecutorName,
+    /// Where the files are while a container lives, in the executor's own word.
+    storage: Option<&'static str>,
     workspace: WorkspaceRequest,
     task: Option<TaskId>,
     tenant: Option<TenantId>,
@@ -174,6 +176,23 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         (false, _) if docker => Kind::Clone,
         (false, _) => Kind::Worktree,
     });
+    if kind == Kind::Volume && !docker {
+        return Err(Failing::usage(
+            "a volume is part of a container; use it with --executor docker",
+        ));
+    }
+    // What was made for the run can be in a volume as well; what is the user's own stays where it is.
+    let storage = match kind {
+        _ if !docker => None,
+        Kind::Volume => Some("volume"),
+        Kind::Clone | Kind::Scratch | Kind::Ephemeral => Some("auto"),
+        Kind::Worktree | Kind::InPlace => None,
+    };
+    let kind = if kind == Kind::Volume {
+        Kind::Clone
+    } else {
+        kind
+    };
     let of_git = matches!(kind, Kind::Worktree | Kind::Clone);
     let repositories: Vec<PathBuf> = match (kind, named) {
         (Kind::Scratch | Kind::Ephemeral, named) if !named.is_empty() => {
@@ -234,6 +253,7 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
             let tenant = TenantId::new(TENANT)?;
             return Ok(Place {
                 executor,
+                storage,
                 workspace: WorkspaceRequest::Scratch {
                     tenant: tenant.clone(),
                     task: task.clone(),
@@ -245,6 +265,7 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
     };
     Ok(Place {
         executor,
+        storage,
         workspace,
         task: None,
         tenant: None,

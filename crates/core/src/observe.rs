@@ -60,7 +60,7 @@ pub(crate) async fn liveness(shared: &Shared, record: &RunRecord) -> Result<Live
 /// Returns the state of a run whose agent ended like that.
 pub(crate) fn ended_state(status: Option<ExitStatus>) -> RunState {
     match status.map(|status| status.cause) {
-        Some(EndCause::Itself) => RunState::Exited,
+        Some(EndCause::Itself | EndCause::OutOfMemory) => RunState::Exited,
         Some(EndCause::Stopped) => RunState::Stopped,
         Some(EndCause::TimedOut | EndCause::Idle) => RunState::TimedOut,
         Some(EndCause::LeaseLapsed) | None => RunState::Interrupted,

@@ -200,6 +200,8 @@ pub enum EndCause {
     Idle,
     /// No controller was connected for longer than the lease.
     LeaseLapsed,
+    /// The kernel ended it, because the memory that it may use had run out.
+    OutOfMemory,
 }
 
 /// How a process ended.
@@ -249,6 +251,7 @@ impl fmt::Display for ExitStatus {
             EndCause::TimedOut => " (time limit reached)",
             EndCause::Idle => " (idle limit reached)",
             EndCause::LeaseLapsed => " (no controller within the lease)",
+            EndCause::OutOfMemory => " (out of memory; raise --memory)",
         })
     }
 }

@@ -19,12 +19,14 @@ use groundcrew_core::{
 };
 
 use crate::{
+    away::{Away, unstarted},
     engine::{Engine, said},
     inside,
     labels::Labels,
     limits::EngineLimits,
     options::{Bind, Options},
     place::{CONTROL, Place},
+    ports,
 };
 
 /// What a container is made for.
@@ -38,6 +40,8 @@ pub(crate) struct Order<'a> {
     pub(crate) program: &'a Path,
     pub(crate) place: &'a Place,
     pub(crate) logs: &'a Path,
+    /// What of it lies in volumes.
+    pub(crate) away: Option<Away>,
 }
 
 /// Returns the name of an instance's container: in no need of being escaped, and nobody else's by chance.
@@ -108,19 +112,63 @@ fn check_source(engine: &Engine, source: &Path) -> Result<(), Error> {
 }
 
 impl Order<'_> {
+    /// The control directory, which exists nowhere but on this host.
+    fn control(&self) -> Result<Mount, Error> {
+        let source = self.place.path().join(CONTROL);
+        bind(&source, Path::new(inside::CONTROL), false)
+    }
+
+    /// Returns the labels of everything that is made for the instance.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when the id is not that of an attempt.
+    pub(crate) fn labels(&self) -> Result<HashMap<String, String>, Error> {
+        let labels = Labels {
+            install: self.spec.install.clone(),
+            attempt: attempt(self.id)?,
+            run: self.spec.run.clone(),
+            session: self.spec.session.clone(),
+        };
+        Ok(labels.to_map())
+    }
+
+    /// Finds out whether the engine sees the files of this host: a directory that was just made, and is nowhere else.
+    ///
+    /// # Errors
+    ///
+    /// Those of an engine that does not say.
+    pub(crate) async fn is_seen(&self, engine: &Engine) -> Result<bool, Error> {
+        let name = format!("{}-look", name(self.id));
+        let mounts = vec![self.control()?];
+        match unstarted(engine, &name, self.image, &self.labels()?, mounts).await {
+            Ok(container) => {
+                engine.remove(&container).await?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
-        let mut mounts = vec![
-            bind(self.program, Path::new(inside::PROGRAM), true)?,
-            bind(
-                &self.place.path().join(CONTROL),
-                Path::new(inside::CONTROL),
-                false,
-            )?,
-            bind(self.logs, Path::new(inside::LOGS), false)?,
-        ];
+        let mut mounts = Vec::new();
+        let away = self.away.as_ref();
+        if !away.is_some_and(|away| away.ours) {
+            mounts.push(bind(self.program, Path::new(inside::PROGRAM), true)?);
+            mounts.push(self.control()?);
+            mounts.push(bind(self.logs, Path::new(inside::LOGS), false)?);
+        }
         if let Some(workspace) = &self.spec.workspace {
             check_source(engine, workspace)?;
-            mounts.push(bind(workspace, workspace, false)?);
+            // For one in a volume it only has to be text.
+            let mount = bind(workspace, workspace, false)?;
+            if !away.is_some_and(|away| away.workspace.is_some()) {
+                mounts.push(mount);
+            }
+        }
+        if let Some(away) = away {
+            mounts.extend(away.mounts(self.id));
         }
         for share in &self.spec.shared {
             check_source(engine, &share.path)?;
@@ -144,12 +192,6 @@ impl Order<'_> {
 
     /// Describes the container.
     pub(crate) fn body(&self, engine: &Engine) -> Result<ContainerCreateBody, Error> {
-        let labels = Labels {
-            install: self.spec.install.clone(),
-            attempt: attempt(self.id)?,
-            run: self.spec.run.clone(),
-            session: self.spec.session.clone(),
-        };
         let (user, group) = self.user;
         let options = self.options;
         let limits = EngineLimits::of(&self.spec.limits)?;
@@ -166,6 +208,7 @@ impl Order<'_> {
             pids_limit: Some(limits.processes),
             network_mode: Some(options.network.clone()),
             mounts: Some(self.mounts(engine)?),
+            port_bindings: ports::bindings(&options.publish),
             tmpfs,
             readonly_rootfs: Some(options.read_only),
             cap_drop: Some(vec!["ALL".to_owned()]),
@@ -194,7 +237,8 @@ impl Order<'_> {
             cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),
             working_dir: Some("/".to_owned()),
             user: Some(format!("{user}:{group}")),
-            labels: Some(labels.to_map()),
+            labels: Some(self.labels()?),
+            exposed_ports: ports::exposed(&options.publish),
             tty: Some(false),
             open_stdin: Some(false),
             stop_signal: Some("SIGTERM".to_owned()),
@@ -251,7 +295,7 @@ pub(crate) async fn create(
 ///
 /// # Errors
 ///
-/// What the engine said, with its kind: a network or a runtime that is missing, a mount that vanished.
+/// What the engine said, with its kind: a network or a runtime that is missing, a mount that vanished, a port that is taken.
 pub(crate) async fn start(
     engine: &Engine,
     container: &str,
@@ -273,6 +317,15 @@ pub(crate) async fn start(
             .with("network", &options.network)
             .with_source(error))
         }
+        Err(error)
+            if error.get("status") == Some("500") && ports::may_be_taken(&options.publish) =>
+        {
+            Err(Error::new(
+                ErrorKind::Conflict,
+                "the container cannot be started; is one of its ports taken? Name another, or let the engine choose with --publish PORT",
+            )
+            .with_source(error))
+        }
         Err(error) => match engine.condition(container).await {
             // The engine keeps the reason with the container, also where its answer was lost.
             Ok(Some(condition)) if !condition.said.is_empty() => {
@@ -281,4 +334,31 @@ pub(crate) async fn start(
             _ => Err(error),
         },
     }
+}
+
+/// Makes sure that a container that runs has the network that was asked for, and tells where its ports are reached.
+///
+/// An engine without a default network gives none, and says nothing.
+///
+/// # Errors
+///
+/// `Unsupported` when it has none.
+pub(crate) async fn check_network(
+    engine: &Engine,
+    container: &str,
+    options: &Options,
+) -> Result<Vec<String>, Error> {
+    if options.network == "none" {
+        return Ok(Vec::new());
+    }
+    let (networks, ports) = engine.networking(container).await?;
+    if networks.iter().all(|network| network == "none") {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the engine has no such network for containers; use --network none, or name one that it has",
+        )
+        .with("network", &options.network)
+        .with("engine", engine.endpoint()));
+    }
+    Ok(ports::told(ports))
 }

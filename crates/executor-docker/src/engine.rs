@@ -7,7 +7,7 @@ use std::{collections::HashMap, path::Path, sync::PoisonError, time::Duration};
 use bollard::{
     API_DEFAULT_VERSION, Docker,
     errors::Error as EngineError,
-    models::{ContainerSummaryStateEnum, SystemInfo, SystemVersion},
+    models::{ContainerSummaryStateEnum, PortMap, SystemInfo, SystemVersion},
     query_parameters::{
         InspectContainerOptions, ListContainersOptions, LogsOptions, RemoveContainerOptions,
         StopContainerOptions,
@@ -154,11 +154,16 @@ fn late(what: &'static str) -> Error {
 }
 
 fn unsupported(endpoint: &str) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "engines are reached through unix:// and tcp://; tunnel others to one of these",
-    )
-    .with("endpoint", endpoint)
+    let why = match endpoint.split(':').next() {
+        Some("https") => {
+            "engines behind TLS are not supported yet; tunnel the engine's socket to unix:// or tcp://127.0.0.1"
+        }
+        Some("ssh") => {
+            "engines behind ssh are not supported yet; forward the engine's socket with `ssh -L`, and name that with DOCKER_HOST=unix://…"
+        }
+        _ => "engines are reached through unix:// and tcp://; tunnel others to one of these",
+    };
+    Error::new(ErrorKind::Unsupported, why).with("endpoint", endpoint)
 }
 
 impl Engine {
@@ -210,8 +215,13 @@ impl Engine {
         Ok(client)
     }
 
-    fn placed(&self, error: Error) -> Error {
+    pub(crate) fn placed(&self, error: Error) -> Error {
         error.with("engine", &self.endpoint)
+    }
+
+    /// The error of an engine that did not answer for as long as patience lasts.
+    pub(crate) fn too_late(&self, what: &'static str) -> Error {
+        self.placed(late(what).with("seconds", self.patience.as_secs_f32()))
     }
 
     /// Makes one call, for as long as patience lasts.
@@ -314,6 +324,23 @@ impl Engine {
         }
     }
 
+    /// Returns the networks that a container has, and where its ports are reached.
+    pub(crate) async fn networking(&self, id: &str) -> Result<(Vec<String>, PortMap), Error> {
+        let client = self.client().await?;
+        let call = client.inspect_container(id, None::<InspectContainerOptions>);
+        let found = self
+            .call("looking at the container's network", call)
+            .await?;
+        let settings = found.network_settings.unwrap_or_default();
+        // One that it could not be connected to has a name and no id.
+        let networks = settings.networks.unwrap_or_default().into_iter();
+        let networks = networks
+            .filter(|(_, network)| network.network_id.as_ref().is_some_and(|id| !id.is_empty()))
+            .map(|(name, _)| name)
+            .collect();
+        Ok((networks, settings.ports.unwrap_or_default()))
+    }
+
     /// Returns the last of what a container's first process wrote: standard output, and standard error.
     pub(crate) async fn output(&self, id: &str) -> Result<(String, String), Error> {
         let client = self.client().await?;
@@ -337,6 +364,27 @@ impl Engine {
             Ok((out, err))
         };
         self.call("reading what the container wrote", read).await
+    }
+
+    /// Returns the first line of what a container's first process wrote to its standard output; none if it ended without one.
+    pub(crate) async fn first_line(&self, id: &str) -> Result<Option<String>, Error> {
+        let client = self.client().await?;
+        let options = LogsOptions {
+            follow: true,
+            stdout: true,
+            ..LogsOptions::default()
+        };
+        let mut pieces = client.logs(id, Some(options));
+        let mut text = String::new();
+        while let Some(piece) = pieces.next().await {
+            let piece =
+                piece.map_err(|e| self.placed(typed("reading what the container says", e)))?;
+            text.push_str(&String::from_utf8_lossy(piece.as_ref()));
+            if let Some((line, _)) = text.split_once('\n') {
+                return Ok(Some(line.to_owned()));
+            }
+        }
+        Ok(None)
     }
 
     /// Asks a container to end, and kills it after `grace`; one that does not run is success.

@@ -17,22 +17,25 @@ use groundcrew_core::{
     undo::Undone,
 };
 use groundcrew_supervisor::{
-    Connector, LoggedInstance, SOCKET, StartFile, StartLock, SupervisorInstance, UnixConnector,
+    LoggedInstance, Remains, SOCKET, StartFile, StartLock, SupervisorInstance, UnixConnector,
 };
 use tokio::time::Instant;
 
 use crate::{
+    away::{Away, LEFT},
     bridge::Bridges,
     container::{self, Order},
-    engine::Engine,
+    engine::{Engine, Listed},
+    home::{self, Behind},
     image, inside,
     labels::{ATTEMPT, Labels},
-    life,
+    life::{self, Things},
     limits::{self, EngineLimits},
     options::{Control, Options},
     place::{self, CONTROL, Owner, Place, Root},
     probe,
     program::Program,
+    volumes,
 };
 
 /// What a [`DockerExecutor`] is told.
@@ -100,7 +103,7 @@ impl DockerExecutor {
         &self,
         id: &InstanceId,
         spec: &InstanceSpec,
-        options: &Options,
+        exec: bool,
         user: u32,
     ) -> Result<StartFile, Error> {
         let mut start = StartFile::new(
@@ -113,7 +116,7 @@ impl DockerExecutor {
             spec.lease,
         )?;
         // Through its socket it is we who ask; a bridge is the container's own user.
-        if options.control == Control::Exec {
+        if exec {
             start.uid = user;
         }
         start.inherits = true;
@@ -136,25 +139,14 @@ impl DockerExecutor {
             })
     }
 
-    async fn connector(
-        &self,
-        id: &InstanceId,
-        place: &Place,
-    ) -> Result<Option<Arc<dyn Connector>>, Error> {
-        if !place.owner.as_ref().is_some_and(|owner| owner.exec) {
-            let socket = place.path().join(CONTROL).join(SOCKET);
-            return Ok(Some(Arc::new(UnixConnector::new(socket))));
-        }
-        Ok(self.container(id).await?.map(|container| {
-            Arc::new(Bridges::new(Arc::clone(&self.engine), container)) as Arc<dyn Connector>
-        }))
-    }
-
     async fn connect_to(&self, id: &InstanceId, place: &Place) -> Result<SharedInstance, Error> {
-        let logged = LoggedInstance::new(self.logs_of(id), place.path().join(CONTROL));
-        let Some(connector) = self.connector(id, place).await? else {
-            return Ok(Arc::new(logged));
-        };
+        let away = Away::read(place)?.is_some_and(|away| away.ours);
+        if away || place.owner.as_ref().is_some_and(|owner| owner.exec) {
+            return self.connect_through_engine(id).await;
+        }
+        let control = place.path().join(CONTROL);
+        let logged = LoggedInstance::new(self.logs_of(id), &control);
+        let connector = Arc::new(UnixConnector::new(control.join(SOCKET)));
         let error = match SupervisorInstance::connect(connector, id, Some(logged.clone())).await {
             Ok(instance) => return Ok(Arc::new(instance)),
             Err(error) => error,
@@ -171,13 +163,138 @@ impl DockerExecutor {
             },
             None => false,
         };
-        // One that holds its file lives; through its socket it also tells when it listens no more.
-        let listens = place.path().join(CONTROL).join(SOCKET).exists();
-        let exec = place.owner.as_ref().is_some_and(|owner| owner.exec);
-        if held && (exec || !listens) {
+        // One that holds its file lives; its socket also tells when it listens no more.
+        if held && !control.join(SOCKET).exists() {
             return Err(error);
         }
         Ok(Arc::new(logged))
+    }
+
+    /// Reaches a supervisor by bridges in its container; whether that runs is its sign of life.
+    async fn connect_through_engine(&self, id: &InstanceId) -> Result<SharedInstance, Error> {
+        let logs = self.logs_of(id);
+        let behind = Arc::new(Behind {
+            engine: Arc::clone(&self.engine),
+            root: self.root.clone(),
+            logs: logs.clone(),
+            install: self.install.clone(),
+            id: id.clone(),
+        });
+        let logged = LoggedInstance::elsewhere(logs, Arc::clone(&behind) as Arc<dyn Remains>);
+        let Some(container) = self.container(id).await? else {
+            return Ok(Arc::new(logged));
+        };
+        let bridges = Arc::new(Bridges::new(Arc::clone(&self.engine), container));
+        let deadline = Instant::now() + life::GOING;
+        loop {
+            let bridges = Arc::clone(&bridges);
+            let error = match SupervisorInstance::connect(bridges, id, Some(logged.clone())).await {
+                Ok(instance) => return Ok(Arc::new(instance)),
+                Err(error) => error,
+            };
+            if error.kind() != ErrorKind::Unavailable {
+                return Err(error);
+            }
+            if !behind.is_held().await? {
+                return Ok(Arc::new(logged));
+            }
+            // The engine sees the end of a container a moment after its supervisor listens no more, and has no event for it.
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(life::LOOK).await;
+        }
+    }
+
+    /// Has the engine make the container, fill its volumes and start it; returns its id, and whether it sees this host's files.
+    ///
+    /// Whether it does is found out when it refuses: one that accepts a directory that was just made, and is nowhere else, does.
+    async fn ask(
+        &self,
+        order: &mut Order<'_>,
+        exec: bool,
+        progress: &dyn Progress,
+    ) -> Result<String, Error> {
+        let (engine, id, options) = (&*self.engine, order.id, order.options);
+        if let Some(away) = &order.away {
+            away.write(order.place)?;
+            away.check_alone(&self.root, id)?;
+        }
+        let made = container::create(engine, id, order.body(engine)?).await;
+        let container = match made {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidInput && !order.is_seen(engine).await? =>
+            {
+                progress.line("the engine does not see the files of this host; volumes are filled");
+                let away = Away::forced(
+                    order.spec,
+                    options,
+                    order.image,
+                    order.user,
+                    order.labels()?,
+                )
+                .map_err(|refusal| refusal.with("engine", engine.endpoint()).with_source(error))?;
+                away.write(order.place)?;
+                away.check_alone(&self.root, id)?;
+                order.away = Some(away);
+                container::create(engine, id, order.body(engine)?).await?
+            }
+            made => made?,
+        };
+        if let Some(away) = &order.away {
+            away.check_ours(engine, id).await?;
+            progress.line("filling the volumes");
+            let start = self.start_file(id, order.spec, exec || away.ours, order.user.0)?;
+            away.fill(engine, id, order.program, &start).await?;
+            order.place.note(LEFT, b"")?;
+        }
+        progress.line("starting the container");
+        container::start(engine, &container, options).await?;
+        for line in container::check_network(engine, &container, options).await? {
+            progress.line(&line);
+        }
+        Ok(container)
+    }
+
+    /// Takes away what an engine has of an instance, once what is wanted of it is here.
+    ///
+    /// # Errors
+    ///
+    /// Then what is left is still there, and the removal is to be tried again.
+    async fn take(
+        &self,
+        id: &InstanceId,
+        place: Option<&Place>,
+        container: Option<&Listed>,
+        things: &Things,
+    ) -> Result<(), Error> {
+        let engine = &self.engine;
+        let away = place.map(Away::read).transpose()?.flatten();
+        if let (Some(place), Some(away)) = (place, &away) {
+            if let Some(container) = container {
+                life::end(engine, container).await?;
+            }
+            let logs = self.logs_of(id);
+            home::bring(engine, id, place, away, &things.volumes, &logs).await?;
+        } else if let Some(volume) = things
+            .volumes
+            .iter()
+            .find(|one| one.name == volumes::work(id))
+        {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "a volume holds the files of a workspace, and nothing on this host tells whose; copy out what is wanted, then remove it with the engine's own client",
+            )
+            .with("volume", &volume.name)
+            .with("engine", engine.endpoint()));
+        }
+        for one in container.into_iter().chain(&things.carriers) {
+            life::remove(engine, one).await?;
+        }
+        for volume in &things.volumes {
+            engine.remove_volume(&volume.name).await?;
+        }
+        Ok(())
     }
 
     /// Removes the logs of an instance in which nothing ever happened, such as that of a failed launch.
@@ -256,12 +373,12 @@ impl Executor for DockerExecutor {
             .root
             .create(&Owner::new(&self.install, id, options.control))?;
         let control = place.create_control(user)?;
-        self.start_file(id, spec, &options, user.0)?
-            .write(&control)?;
+        let exec = options.control == Control::Exec;
+        self.start_file(id, spec, exec, user.0)?.write(&control)?;
         place::give_start_file(&control, user)?;
         let logs = self.logs_of(id);
         place::create_logs(&logs, user)?;
-        let order = Order {
+        let mut order = Order {
             id,
             spec,
             options: &options,
@@ -270,17 +387,12 @@ impl Executor for DockerExecutor {
             program: &program.path,
             place: &place,
             logs: &logs,
+            away: None,
         };
-        let body = order.body(&self.engine)?;
+        order.away = Away::asked(spec, &options, &image, user, order.labels()?)?;
         progress.line("creating the container");
         place.begin_creating()?;
-        let asked = async {
-            let container = container::create(&self.engine, id, body).await?;
-            progress.line("starting the container");
-            container::start(&self.engine, &container, &options).await?;
-            Ok(container)
-        };
-        let container = match asked.await {
+        let container = match self.ask(&mut order, exec, progress).await {
             // The engine may be at it still: the note about it stays.
             Err(error) if is_open(&error) => return Err(error),
             asked => {
@@ -289,7 +401,9 @@ impl Executor for DockerExecutor {
             }
         };
         progress.line("waiting for the supervisor");
-        life::up(&self.engine, &container, &place.path().join(CONTROL)).await?;
+        let at_hand = !exec && !order.away.as_ref().is_some_and(|away| away.ours);
+        let control = at_hand.then(|| place.path().join(CONTROL));
+        life::up(&self.engine, &container, control.as_deref()).await?;
         Ok(Created {
             identity: Identity(container),
             secrets: Vec::new(),
@@ -328,40 +442,42 @@ impl Executor for DockerExecutor {
             return Ok(Undone::NotOurs(why));
         }
         // Before anything is touched: an engine that does not answer leaves all as it was.
-        let found = life::find(&self.engine, &self.install, id).await?;
-        let mut removed = false;
-        let mut chosen = match life::chosen(found, identity) {
+        let mut things = life::things(&self.engine, &self.install, id).await?;
+        let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,
             Err(why) => return Ok(Undone::NotOurs(why)),
         };
-        if let Some(mut place) = place {
+        let mut place = place;
+        let mut removed = false;
+        let mut until = None;
+        if let Some(place) = &mut place {
             place.set_aside(id)?;
             // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
-            let until = place
-                .creating_since()?
-                .map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
-            loop {
-                if let Some(container) = chosen {
-                    life::remove(&self.engine, &container).await?;
-                    removed = true;
-                } else if until.is_none_or(|until| Instant::now() >= until) {
-                    break;
-                } else {
-                    tokio::time::sleep(life::LOOK).await;
-                }
-                let found = life::find(&self.engine, &self.install, id).await?;
-                chosen = match life::chosen(found, identity) {
-                    Ok(chosen) => chosen,
-                    // Ours is gone; what is left only has its labels.
-                    Err(_) if removed => None,
-                    Err(why) => return Ok(Undone::NotOurs(why)),
-                };
+            if let Some(asked) = place.creating_since()? {
+                let since = asked.max(self.engine.answering_since());
+                until = Some(since + life::late(Away::read(place)?.is_some()));
             }
-            self.clear(id, &place)?;
-            return Ok(Undone::REMOVED);
         }
-        if let Some(container) = &chosen {
-            life::remove(&self.engine, container).await?;
+        loop {
+            if chosen.is_some() || !things.carriers.is_empty() || !things.volumes.is_empty() {
+                self.take(id, place.as_ref(), chosen.as_ref(), &things)
+                    .await?;
+                removed = true;
+            } else if until.is_none_or(|until| Instant::now() >= until) {
+                break;
+            } else {
+                tokio::time::sleep(life::LOOK).await;
+            }
+            things = life::things(&self.engine, &self.install, id).await?;
+            chosen = match life::chosen(things.containers.clone(), identity) {
+                Ok(chosen) => chosen,
+                // Ours is gone; what is left only has its labels.
+                Err(_) if removed => None,
+                Err(why) => return Ok(Undone::NotOurs(why)),
+            };
+        }
+        if let Some(place) = &place {
+            self.clear(id, place)?;
             removed = true;
         }
         Ok(if removed {
@@ -376,25 +492,26 @@ impl Executor for DockerExecutor {
             Ok(place) => place,
             Err(error) => return Ok(Presence::Unknown(Chain(&error).to_string())),
         };
-        Ok(match life::find(&self.engine, &self.install, id).await {
-            Ok(found) => match (found.into_iter().next(), place) {
-                (Some(container), _) => Presence::Present(Identity(container.id)),
-                (None, Some(_)) => Presence::Present(Identity("no container".to_owned())),
-                (None, None) => Presence::Absent,
-            },
+        Ok(match life::things(&self.engine, &self.install, id).await {
+            Ok(things) => {
+                let named = |name: &str| Presence::Present(Identity(name.to_owned()));
+                match (things.containers.into_iter().next(), place) {
+                    (Some(container), _) => Presence::Present(Identity(container.id)),
+                    (None, Some(_)) => named("no container"),
+                    (None, None) if !things.carriers.is_empty() || !things.volumes.is_empty() => {
+                        named("volumes without a container")
+                    }
+                    (None, None) => Presence::Absent,
+                }
+            }
             Err(error) => Presence::Unknown(Chain(&error).to_string()),
         })
     }
 
     async fn list(&self) -> Result<Vec<InstanceId>, Error> {
         let mut ids = self.root.list()?;
-        match self.engine.list(vec![Labels::filter(&self.install)]).await {
-            Ok(found) => ids.extend(
-                found
-                    .iter()
-                    .filter_map(|container| container.labels.get(ATTEMPT))
-                    .filter_map(|attempt| InstanceId::new(attempt.as_str()).ok()),
-            ),
+        match self.labelled().await {
+            Ok(found) => ids.extend(found),
             // Each container has a directory until it is gone: without one, a machine without an engine has none either.
             Err(error) if ids.is_empty() && self.is_absent(&error) => {}
             Err(error) => return Err(error),
@@ -414,6 +531,19 @@ fn is_open(error: &Error) -> bool {
 }
 
 impl DockerExecutor {
+    /// Lists the instances of which the engine has a container or a volume.
+    async fn labelled(&self) -> Result<Vec<InstanceId>, Error> {
+        let filter = || vec![Labels::filter(&self.install)];
+        let containers = self.engine.list(filter()).await?;
+        let volumes = self.engine.volumes(filter()).await?;
+        let labels = containers.iter().map(|container| &container.labels);
+        let labels = labels.chain(volumes.iter().map(|volume| &volume.labels));
+        Ok(labels
+            .filter_map(|labels| labels.get(ATTEMPT))
+            .filter_map(|attempt| InstanceId::new(attempt.as_str()).ok())
+            .collect())
+    }
+
     /// Whether there is no engine at all on this machine, as opposed to one that does not answer.
     fn is_absent(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Unavailable

@@ -18,6 +18,11 @@ pub const RUN: &str = "dev.groundcrew.run";
 /// The label that holds the session.
 pub const SESSION: &str = "dev.groundcrew.session";
 
+/// The label that tells what a container of an instance is, where it is not the instance itself.
+pub(crate) const ROLE: &str = "dev.groundcrew.role";
+/// The role of a container that is never started: volumes are filled and read through it.
+pub(crate) const CARRIER: &str = "carrier";
+
 /// Who made an object, and for what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {

@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod away;
 mod bridge;
 mod container;
 mod engine;
 mod executor;
+mod home;
 mod image;
 mod inside;
 mod labels;
@@ -11,8 +13,11 @@ mod life;
 mod limits;
 mod options;
 mod place;
+mod ports;
 mod probe;
 mod program;
+mod tree;
+mod volumes;
 
 pub use engine::DEFAULT_ENDPOINT;
 pub use executor::{DockerConfig, DockerExecutor};

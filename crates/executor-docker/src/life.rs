@@ -1,6 +1,6 @@
 //! The beginning and the end of a container: waiting until its supervisor is up, and taking it away whatever it is.
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use groundcrew_core::{
     error::{Error, ErrorKind, ErrorReport},
@@ -13,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::{
     engine::{Engine, Listed, said},
-    labels::{ATTEMPT, INSTALL, Labels},
+    labels::{ATTEMPT, CARRIER, INSTALL, Labels, ROLE},
+    volumes::{self, Volume},
 };
 
 /// How long a container's supervisor may take to come up.
@@ -22,8 +23,16 @@ const UP_TIME: Duration = Duration::from_secs(30);
 /// How long processes may take after they were asked to end, the supervisor's own killing included.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since it answers.
-pub(crate) const LATE: Duration = Duration::from_secs(4);
+/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since the engine
+/// answers whatever it is asked.
+///
+/// One that mounts nothing of this host is not refused when its directory is gone, and so is looked for longer.
+pub(crate) const fn late(has_volumes: bool) -> Duration {
+    Duration::from_secs(if has_volumes { 5 } else { 3 })
+}
+
+/// How long a container may seem to run whose supervisor listens no more.
+pub(crate) const GOING: Duration = Duration::from_secs(10);
 
 /// How long the looks are apart.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
@@ -38,24 +47,50 @@ enum FirstWord {
 
 /// Waits until the supervisor of a container listens; the container's own end is noticed meanwhile.
 ///
+/// Where its control directory is not at hand, its first word tells that it does.
+///
 /// # Errors
 ///
 /// Why it did not come up: its own words, the exit code, or that memory ran out.
-pub(crate) async fn up(engine: &Engine, container: &str, control: &Path) -> Result<(), Error> {
-    let connector = UnixConnector::new(control.join(SOCKET));
+pub(crate) async fn up(
+    engine: &Engine,
+    container: &str,
+    control: Option<&Path>,
+) -> Result<(), Error> {
+    let come = async {
+        match control {
+            Some(control) => {
+                listens(&UnixConnector::new(control.join(SOCKET))).await;
+                Ok(())
+            }
+            None => ready(engine, container).await,
+        }
+    };
     tokio::select! {
         biased;
-        () = listens(&connector) => Ok(()),
+        come = come => come,
         ended = engine.ended(container) => {
             ended?;
             Err(why(engine, container).await)
         }
         () = tokio::time::sleep(UP_TIME) => Err(Error::new(
             ErrorKind::TimedOut,
-            "the container runs, but its supervisor did not come up in time",
+            "the container runs, but its supervisor did not come up in time; if the engine is in another machine that only shares files, use --control exec",
         )
         .with("container", container)
         .with("seconds", UP_TIME.as_secs())),
+    }
+}
+
+/// Waits for the first word of a supervisor, which the engine keeps.
+async fn ready(engine: &Engine, container: &str) -> Result<(), Error> {
+    match engine.first_line(container).await? {
+        Some(line) if matches!(serde_json::from_str(&line), Ok(FirstWord::Ready {})) => Ok(()),
+        // It ends, or has ended; the container tells the rest.
+        _ => {
+            engine.ended(container).await?;
+            Err(why(engine, container).await)
+        }
     }
 }
 
@@ -108,20 +143,63 @@ async fn why(engine: &Engine, container: &str) -> Error {
     )
 }
 
+/// Everything in an engine that has the labels of an instance.
+#[derive(Debug, Default)]
+pub(crate) struct Things {
+    /// The container: one, none, or what forged its labels.
+    pub(crate) containers: Vec<Listed>,
+    /// Containers that are never started.
+    pub(crate) carriers: Vec<Listed>,
+    pub(crate) volumes: Vec<Volume>,
+}
+
+/// Whether something has exactly the labels of an instance, whatever an engine makes of a filter.
+fn is_of(labels: &HashMap<String, String>, install: &InstallId, id: &InstanceId) -> bool {
+    labels.get(INSTALL).map(String::as_str) == Some(install.as_str())
+        && labels.get(ATTEMPT).map(String::as_str) == Some(id.as_str())
+}
+
+fn filters(install: &InstallId, id: &InstanceId) -> Vec<String> {
+    vec![Labels::filter(install), format!("{ATTEMPT}={id}")]
+}
+
+async fn containers(
+    engine: &Engine,
+    install: &InstallId,
+    id: &InstanceId,
+) -> Result<(Vec<Listed>, Vec<Listed>), Error> {
+    let mut found = engine.list(filters(install, id)).await?;
+    found.retain(|container| is_of(&container.labels, install, id));
+    let carries = |one: &Listed| one.labels.get(ROLE).map(String::as_str) == Some(CARRIER);
+    Ok(found.into_iter().partition(|one| !carries(one)))
+}
+
 /// Finds the containers of an instance: one, none, or what forged its labels.
 pub(crate) async fn find(
     engine: &Engine,
     install: &InstallId,
     id: &InstanceId,
 ) -> Result<Vec<Listed>, Error> {
-    let labels = vec![Labels::filter(install), format!("{ATTEMPT}={id}")];
-    let mut found = engine.list(labels).await?;
-    // Exactly these, whatever an engine makes of a filter.
-    found.retain(|container| {
-        container.labels.get(INSTALL).map(String::as_str) == Some(install.as_str())
-            && container.labels.get(ATTEMPT).map(String::as_str) == Some(id.as_str())
+    Ok(containers(engine, install, id).await?.0)
+}
+
+/// Finds everything of an instance. Of volumes only those of our names: others with our labels are somebody else's.
+pub(crate) async fn things(
+    engine: &Engine,
+    install: &InstallId,
+    id: &InstanceId,
+) -> Result<Things, Error> {
+    let (containers, carriers) = containers(engine, install, id).await?;
+    let mut volumes = engine.volumes(filters(install, id)).await?;
+    volumes.retain(|volume| {
+        is_of(&volume.labels, install, id)
+            && [volumes::own(id), volumes::work(id)].contains(&volume.name)
     });
-    Ok(found)
+    Ok(Things {
+        containers,
+        carriers,
+        volumes,
+    })
 }
 
 /// Returns the one container of these that is meant; the error says why none may be touched.
@@ -147,6 +225,20 @@ pub(crate) fn chosen(
         )),
         None => Ok(found.into_iter().next()),
     }
+}
+
+/// Ends a container, whose files are still wanted; one that does not run is success.
+pub(crate) async fn end(engine: &Engine, container: &Listed) -> Result<(), Error> {
+    if !container.running {
+        return Ok(());
+    }
+    // What is paused hears nothing.
+    let grace = if container.paused {
+        Duration::ZERO
+    } else {
+        GRACE
+    };
+    engine.stop(&container.id, grace).await
 }
 
 /// Ends and removes a container; returns when the engine does not know it any more.
@@ -182,8 +274,6 @@ async fn gone(engine: &Engine, container: &str, why: Error) -> Result<(), Error>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
     fn listed(id: &str) -> Listed {

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use groundcrew_core::error::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
+use crate::ports::Port;
+
 /// Every option, for the error about an unknown one.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 9] = [
     "image",
     "network",
     "user",
@@ -14,6 +16,8 @@ const KNOWN: [&str; 7] = [
     "read_only",
     "pull",
     "control",
+    "storage",
+    "publish",
 ];
 
 /// When an image is pulled.
@@ -31,11 +35,25 @@ pub(crate) enum Pull {
 /// How the supervisor is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Through its socket, in a directory that the container and this host share.
+    /// Through its socket where the engine sees the files of this host, else through the engine.
     #[default]
+    Auto,
+    /// Through its socket, in a directory that the container and this host share.
     Socket,
     /// Through the engine, by a bridge that is executed in the container.
     Exec,
+}
+
+/// Where the workspace is while the container lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// On this host, seen inside at the same place.
+    #[default]
+    Bind,
+    /// In a volume of the engine, filled from this host before the start and brought back at the end.
+    Volume,
+    /// On this host where the engine sees its files, else in a volume.
+    Auto,
 }
 
 /// A path of the host that is seen inside.
@@ -58,6 +76,8 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     pub(crate) pull: Pull,
     pub(crate) control: Control,
+    pub(crate) storage: Storage,
+    pub(crate) publish: Vec<Port>,
 }
 
 fn wrong(option: &'static str, value: &Value, how: &'static str) -> Error {
@@ -102,7 +122,15 @@ impl Options {
             ));
         };
         let get = |key: &str| options.get(key);
+        let publish = get("publish").map_or_else(|| Ok(Vec::new()), ports)?;
+        if !publish.is_empty() && get("network").and_then(Value::as_str) == Some("none") {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "without a network no port is reached; leave --publish out, or name a network",
+            ));
+        }
         Ok(Self {
+            publish,
             image: self::image(image)?,
             network: get("network").map_or_else(|| Ok("default".to_owned()), network)?,
             user: get("user").map(user).transpose()?,
@@ -114,6 +142,7 @@ impl Options {
             })?,
             pull: get("pull").map_or(Ok(Pull::default()), pull)?,
             control: get("control").map_or(Ok(Control::default()), control)?,
+            storage: get("storage").map_or(Ok(Storage::default()), storage)?,
         })
     }
 }
@@ -230,11 +259,32 @@ fn pull(value: &Value) -> Result<Pull, Error> {
     }
 }
 
+fn ports(value: &Value) -> Result<Vec<Port>, Error> {
+    let how = "must be a list of ports, such as 8080:80, 0.0.0.0:8080:80 or 80/udp";
+    let list = value
+        .as_array()
+        .ok_or_else(|| wrong("publish", value, how))?;
+    let read = |value: &Value| value.as_str().and_then(Port::read);
+    list.iter()
+        .map(|one| read(one).ok_or_else(|| wrong("publish", one, how)))
+        .collect()
+}
+
 fn control(value: &Value) -> Result<Control, Error> {
     match value.as_str() {
+        Some("auto") => Ok(Control::Auto),
         Some("socket") => Ok(Control::Socket),
         Some("exec") => Ok(Control::Exec),
-        _ => Err(wrong("control", value, "must be socket or exec")),
+        _ => Err(wrong("control", value, "must be auto, socket or exec")),
+    }
+}
+
+fn storage(value: &Value) -> Result<Storage, Error> {
+    match value.as_str() {
+        Some("bind") => Ok(Storage::Bind),
+        Some("volume") => Ok(Storage::Volume),
+        Some("auto") => Ok(Storage::Auto),
+        _ => Err(wrong("storage", value, "must be bind, volume or auto")),
     }
 }
 

@@ -3,6 +3,9 @@
 //! ```text
 //! <containers>/<id>/owner.json   ours: who made it; never seen inside
 //! <containers>/<id>/creating     ours: the engine was asked to make it, and has not answered yet
+//! <containers>/<id>/away         ours: what of it lies in volumes of the engine; see `away`
+//! <containers>/<id>/left         ours: what is in the volume of the workspace may be new
+//! <containers>/<id>/logged       ours: the logs are back on this host
 //! <containers>/<id>/control/     seen inside as /.groundcrew/control: start file, control socket, private files
 //! <logs>/<id>/                   seen inside as /.groundcrew/logs
 //! ```
@@ -36,7 +39,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::options::Control;
+use crate::{options::Control, tree};
 
 /// The part of the directory that the container sees.
 pub(crate) const CONTROL: &str = "control";
@@ -75,7 +78,7 @@ impl Owner {
 }
 
 /// The directory that holds those of all instances.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Root {
     path: PathBuf,
 }
@@ -252,24 +255,9 @@ impl Place {
     }
 
     fn read_owner(&self) -> Result<Option<Owner>, Error> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.directory, OWNER, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => {
-                return Err(failed("failed to read who owns a container", &self.path)(
-                    errno,
-                ));
-            }
+        let Some(text) = self.read(OWNER)? else {
+            return Ok(None);
         };
-        let mut text = Vec::new();
-        File::from(file)
-            .take(64 << 10)
-            .read_to_end(&mut text)
-            .map_err(|e| {
-                Error::io("failed to read who owns a container", e)
-                    .with("path", self.path.display())
-            })?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -344,30 +332,82 @@ impl Place {
 
     /// Returns when the engine was asked for a container that it may still be about to make; none if it answered.
     ///
-    /// What was written by somebody else's clock, or not to its end, counts as asked now.
+    /// What was written before this machine was started, or not to its end, counts as asked now.
     pub(crate) fn creating_since(&self) -> Result<Option<Instant>, Error> {
+        let Some(text) = self.read(CREATING)? else {
+            return Ok(None);
+        };
+        let asked = std::str::from_utf8(&text).ok();
+        let asked = asked.and_then(|text| text.parse().ok());
+        let ago = asked.and_then(|asked| uptime().checked_sub(Duration::from_nanos(asked)));
+        let now = Instant::now();
+        let since = ago.and_then(|ago| now.checked_sub(ago));
+        Ok(Some(since.unwrap_or(now)))
+    }
+
+    /// Whether something of that name was written down.
+    pub(crate) fn has(&self, name: &str) -> Result<bool, Error> {
+        match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed(
+                "failed to look at a container's directory",
+                &self.path,
+            )(errno)),
+        }
+    }
+
+    /// Writes something down that outlives a loss of power, in place of what had its name.
+    pub(crate) fn note(&self, name: &str, text: &[u8]) -> Result<(), Error> {
+        let draft = format!("{name}.new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+        rustix::fs::openat(
+            &self.directory,
+            &draft,
+            flags | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(io::Error::from)
+        .and_then(|file| {
+            let mut file = File::from(file);
+            file.write_all(text)?;
+            file.sync_all()?;
+            rustix::fs::renameat(&self.directory, &draft, &self.directory, name)?;
+            Ok(rustix::fs::fsync(&self.directory)?)
+        })
+        .map_err(|e| {
+            Error::io("failed to write a file of a container", e)
+                .with("path", self.path.join(name).display())
+        })
+    }
+
+    /// Reads what was written down; none if nothing was.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.directory, CREATING, flags, Mode::empty()) {
+        let file = match rustix::fs::openat(&self.directory, name, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => {
-                return Err(failed(
-                    "failed to look at a container's directory",
-                    &self.path,
-                )(errno));
+                return Err(failed("failed to read a file of a container", &self.path)(
+                    errno,
+                ));
             }
         };
-        let mut text = String::new();
-        let read = File::from(file).take(64).read_to_string(&mut text);
-        let asked = read
-            .ok()
-            .and_then(|_| text.parse().ok())
-            .map(Duration::from_nanos);
-        let ago = asked.and_then(|asked| uptime().checked_sub(asked));
-        let now = Instant::now();
-        Ok(Some(
-            ago.and_then(|ago| now.checked_sub(ago)).unwrap_or(now),
-        ))
+        let mut text = Vec::new();
+        File::from(file)
+            .take(64 << 10)
+            .read_to_end(&mut text)
+            .map_err(|e| {
+                Error::io("failed to read a file of a container", e)
+                    .with("path", self.path.join(name).display())
+            })?;
+        Ok(Some(text))
+    }
+
+    /// Makes an empty directory in it, in place of one that was there.
+    pub(crate) fn fresh_directory(&self, name: &str) -> Result<OwnedFd, Error> {
+        let fail = || failed("failed to make a directory of a container", &self.path);
+        fresh(&self.directory, name).map_err(fail())
     }
 
     /// Takes its name away: from now on the engine makes no container of it.
@@ -396,6 +436,20 @@ impl Place {
         let fail = || failed("failed to remove the directory of a container", &self.path);
         groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail())?;
         groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail())
+    }
+}
+
+/// Makes an empty directory below another, in place of one that was there.
+pub(crate) fn fresh(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let open = || rustix::fs::openat(directory, name, OPEN_DIRECTORY, Mode::empty());
+    match rustix::fs::mkdirat(directory, name, Mode::RWXU) {
+        Ok(()) => open(),
+        Err(Errno::EXIST) => {
+            let there = open()?;
+            tree::clear(&there)?;
+            Ok(there)
+        }
+        Err(errno) => Err(errno),
     }
 }
 

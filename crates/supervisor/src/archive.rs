@@ -62,6 +62,19 @@ fn absolute(at: &Path) -> Result<(), Error> {
 ///
 /// `InvalidInput` for a relative path; `NotFound`. What fails later is the last item of the stream.
 pub fn pack(at: &Path) -> Result<ByteStream, Error> {
+    pack_as(at, None)
+}
+
+/// As [`pack`]; everything belongs to this user and group, whoever unpacks it.
+///
+/// # Errors
+///
+/// As [`pack`].
+pub fn pack_for(at: &Path, owner: (u32, u32)) -> Result<ByteStream, Error> {
+    pack_as(at, Some(owner))
+}
+
+fn pack_as(at: &Path, owner: Option<(u32, u32)>) -> Result<ByteStream, Error> {
     absolute(at)?;
     let failed = |e: io::Error| Error::io("failed to pack", e).with("path", at.display());
     std::fs::symlink_metadata(at).map_err(failed)?;
@@ -72,7 +85,7 @@ pub fn pack(at: &Path) -> Result<ByteStream, Error> {
             sender: sender.clone(),
             piece: Vec::new(),
         };
-        if let Err(e) = pack_now(&at, outgoing) {
+        if let Err(e) = pack_now(&at, owner, outgoing) {
             let error = Error::io("failed to pack", e).with("path", at.display());
             // Nobody reads any more: then nobody wants to know.
             let _unread = sender.blocking_send(Err(error));
@@ -110,12 +123,15 @@ impl Write for Outgoing {
     }
 }
 
-fn pack_now(at: &Path, outgoing: Outgoing) -> io::Result<()> {
-    let mut builder = Builder::new(outgoing);
+fn pack_now(at: &Path, owner: Option<(u32, u32)>, outgoing: Outgoing) -> io::Result<()> {
+    let mut packer = Packer {
+        builder: Builder::new(outgoing),
+        owner,
+    };
     let meta = std::fs::symlink_metadata(at)?;
     if meta.is_dir() {
         let top = openat(CWD, at, DIRECTORY, Mode::empty())?;
-        pack_directory(&mut builder, &top, Path::new(""))?;
+        packer.pack_directory(&top, Path::new(""))?;
     } else {
         let (parent, name) = (
             at.parent().unwrap_or(at),
@@ -127,81 +143,97 @@ fn pack_now(at: &Path, outgoing: Outgoing) -> io::Result<()> {
             DIRECTORY.difference(OFlags::NOFOLLOW),
             Mode::empty(),
         )?;
-        pack_one(&mut builder, parent.as_fd(), name, Path::new(name))?;
+        packer.pack_one(parent.as_fd(), name, Path::new(name))?;
     }
-    builder.into_inner()?.flush()
+    packer.builder.into_inner()?.flush()
 }
 
-/// Packs what is in a directory, to a depth that neither stack nor descriptors can run out at.
-fn pack_directory(
-    builder: &mut Builder<Outgoing>,
-    directory: &OwnedFd,
-    below: &Path,
-) -> io::Result<()> {
-    if below.components().count() > MAX_DEPTH {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the tree is deeper than 200 directories",
-        ));
-    }
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." {
-            names.push(name);
-        }
-    }
-    names.sort();
-    for name in names {
-        let path = below.join(&name);
-        if let Some(inner) = pack_one(builder, directory.as_fd(), &name, &path)? {
-            pack_directory(builder, &inner, &path)?;
-        }
-    }
-    Ok(())
+/// What packs: where it writes to, and to whom everything belongs if not to whom it did.
+struct Packer {
+    builder: Builder<Outgoing>,
+    owner: Option<(u32, u32)>,
 }
 
-/// Packs one entry; returns the directory to go on in, if it is one. What vanished meanwhile is left out.
-fn pack_one(
-    builder: &mut Builder<Outgoing>,
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-    path: &Path,
-) -> io::Result<Option<OwnedFd>> {
-    let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => stat,
-        Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
-    let mut header = Header::new_gnu();
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => {
-            let inner = openat(directory, name, DIRECTORY, Mode::empty())?;
-            header.set_metadata(&File::from(inner.try_clone()?).metadata()?);
-            header.set_size(0);
-            builder.append_data(&mut header, path, io::empty())?;
-            return Ok(Some(inner));
+impl Packer {
+    /// Packs what is in a directory, to a depth that neither stack nor descriptors can run out at.
+    fn pack_directory(&mut self, directory: &OwnedFd, below: &Path) -> io::Result<()> {
+        if below.components().count() > MAX_DEPTH {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the tree is deeper than 200 directories",
+            ));
         }
-        FileType::RegularFile => {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            let file = File::from(openat(directory, name, flags, Mode::empty())?);
-            let meta = file.metadata()?;
-            if meta.is_file() {
-                header.set_metadata(&meta);
-                let size = meta.len();
-                builder.append_data(&mut header, path, file.chain(io::repeat(0)).take(size))?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            if name != "." && name != ".." {
+                names.push(name);
             }
         }
-        FileType::Symlink => {
-            let target = readlinkat(directory, name, Vec::new())?;
-            header.set_entry_type(EntryType::Symlink);
-            header.set_mode(0o777);
-            header.set_size(0);
-            builder.append_link(&mut header, path, OsStr::from_bytes(target.to_bytes()))?;
+        names.sort();
+        for name in names {
+            let path = below.join(&name);
+            if let Some(inner) = self.pack_one(directory.as_fd(), &name, &path)? {
+                self.pack_directory(&inner, &path)?;
+            }
         }
-        _ => {}
+        Ok(())
     }
-    Ok(None)
+
+    /// Packs one entry; returns the directory to go on in, if it is one. What vanished meanwhile is left out.
+    fn pack_one(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        name: &OsStr,
+        path: &Path,
+    ) -> io::Result<Option<OwnedFd>> {
+        let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let mut header = Header::new_gnu();
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                let inner = openat(directory, name, DIRECTORY, Mode::empty())?;
+                header.set_metadata(&File::from(inner.try_clone()?).metadata()?);
+                header.set_size(0);
+                self.own(&mut header);
+                self.builder.append_data(&mut header, path, io::empty())?;
+                return Ok(Some(inner));
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+                let file = File::from(openat(directory, name, flags, Mode::empty())?);
+                let meta = file.metadata()?;
+                if meta.is_file() {
+                    header.set_metadata(&meta);
+                    self.own(&mut header);
+                    let size = meta.len();
+                    let whole = file.chain(io::repeat(0)).take(size);
+                    self.builder.append_data(&mut header, path, whole)?;
+                }
+            }
+            FileType::Symlink => {
+                let target = readlinkat(directory, name, Vec::new())?;
+                header.set_entry_type(EntryType::Symlink);
+                header.set_mode(0o777);
+                header.set_size(0);
+                self.own(&mut header);
+                let target = OsStr::from_bytes(target.to_bytes());
+                self.builder.append_link(&mut header, path, target)?;
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn own(&self, header: &mut Header) {
+        if let Some((user, group)) = self.owner {
+            header.set_uid(user.into());
+            header.set_gid(group.into());
+        }
+    }
 }
 
 /// Unpacks an archive below a directory, which is made if it does not exist.

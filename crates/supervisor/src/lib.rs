@@ -22,7 +22,9 @@ use std::{
 };
 
 pub use boot::boot_id;
-pub use client::{Connector, ControlStream, LoggedInstance, SupervisorInstance, UnixConnector};
+pub use client::{
+    Connector, ControlStream, LoggedInstance, Remains, SupervisorInstance, UnixConnector,
+};
 pub use removal::remove_tree;
 pub use spawn::{SupervisorSource, spawn};
 pub use start::{

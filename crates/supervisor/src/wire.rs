@@ -21,16 +21,20 @@ use zeroize::Zeroizing;
 /// |---|---|
 /// | 1 | everything |
 /// | 2 | idle limits, and the end that they cause |
+/// | 3 | the end for want of memory |
 ///
 /// Both sides speak every version from [`OLDEST`] on: a controller begins with its newest, and goes down to what the
 /// supervisor answers with. So a run outlives an upgrade of the controller, and a downgrade.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// The oldest version that we speak.
 pub(crate) const OLDEST: u32 = 1;
 
 /// The version that brought idle limits.
 pub(crate) const IDLE_LIMITS: u32 = 2;
+
+/// The version that tells when memory ran out.
+const OUT_OF_MEMORY: u32 = 3;
 
 /// Returns the version that a word names, if we speak it.
 pub(crate) fn spoken(word: &[u8]) -> Option<u32> {
@@ -43,6 +47,9 @@ pub(crate) fn spoken(word: &[u8]) -> Option<u32> {
 pub(crate) fn told_in(version: u32, mut status: ExitStatus) -> ExitStatus {
     if version < IDLE_LIMITS && status.cause == EndCause::Idle {
         status.cause = EndCause::TimedOut;
+    }
+    if version < OUT_OF_MEMORY && status.cause == EndCause::OutOfMemory {
+        status.cause = EndCause::Itself;
     }
     status
 }
@@ -59,7 +66,7 @@ pub(crate) const CONNECTION_WINDOW: u32 = 1 << 30;
 /// The largest HTTP/2 frame, and how much output is gathered into one piece.
 pub(crate) const MAX_FRAME: u32 = 256 << 10;
 
-/// The answer to `GET /v2`.
+/// The answer to `GET /v3`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) protocol: u32,
@@ -71,7 +78,7 @@ pub(crate) struct Hello {
     pub(crate) lease: Lease,
 }
 
-/// The body of `POST /v2/shutdown`.
+/// The body of `POST /v3/shutdown`.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Shutdown {
     pub(crate) grace_ms: u64,

@@ -5,7 +5,9 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::Duration,
@@ -16,10 +18,13 @@ use serde_json::Value;
 use super::{call::Call, place::Ground, repository::Repository, waiting};
 
 /// An image with a shell and git, made of this machine's own, that brings a volume of its own.
-pub(crate) const IMAGE: &str = "gc-test/git:1";
+pub(crate) const IMAGE: &str = "gc-test/git:2";
 
 /// How long a private engine may take to come up; one that was killed waits for what it left.
 const UP: Duration = Duration::from_mins(2);
+
+/// Starts the keeper in a namespace in which there is nothing below a directory, if one is named.
+const HIDE: &str = "[ -z \"$1\" ] || mount -t tmpfs none \"$1\" || exit 1; shift; exec sh \"$@\"";
 
 /// An engine that tests use.
 #[derive(Debug)]
@@ -46,6 +51,21 @@ fn program(name: &str) -> Command {
     Command::new(name)
 }
 
+/// Carries a connection in both directions until both have ended.
+fn relay(caller: TcpStream, engine: UnixStream) {
+    let (from_caller, to_engine) = (caller.try_clone().unwrap(), engine.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let (mut from, mut to) = (from_caller, to_engine);
+        drop(io::copy(&mut from, &mut to));
+        drop(to.shutdown(Shutdown::Write));
+    });
+    std::thread::spawn(move || {
+        let (mut from, mut to) = (engine, caller);
+        drop(io::copy(&mut from, &mut to));
+        drop(to.shutdown(Shutdown::Write));
+    });
+}
+
 impl Engine {
     /// Takes the engine that all tests share, with the image made.
     pub(crate) fn shared() -> Self {
@@ -64,13 +84,38 @@ impl Engine {
 
     /// The same, with options.
     pub(crate) fn private_with(options: &[&str]) -> Self {
+        Self::begin(None, options)
+    }
+
+    /// Starts one that is on another machine, as far as it and its callers can tell: it is reached over TCP, and sees nothing
+    /// that is below a directory.
+    pub(crate) fn elsewhere(hidden: &Path) -> Self {
+        let options = ["--bridge=none", "--iptables=false", "--ip-forward=false"];
+        let mut engine = Self::begin(Some(hidden), &options);
+        let socket = engine.socket().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        engine.endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+        // It goes with the process of the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if let Ok(engine) = UnixStream::connect(&socket) {
+                    relay(stream, engine);
+                }
+            }
+        });
+        engine
+    }
+
+    fn begin(hidden: Option<&Path>, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new()
             .prefix("gc-private")
             .tempdir()
             .unwrap();
         let mut keeper = program("unshare")
             .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
-            .args(["--", "sh", &Ground::told("GROUNDCREW_TEST_ENGINE_KEEPER")])
+            .args(["--", "sh", "-c", HIDE, "sh"])
+            .arg(hidden.unwrap_or_else(|| Path::new("")))
+            .arg(Ground::told("GROUNDCREW_TEST_ENGINE_KEEPER"))
             .arg(directory.path())
             .args(options)
             .stdin(Stdio::piped())
@@ -201,7 +246,7 @@ impl Engine {
         fs::create_dir_all(root.path().join("bin")).unwrap();
         fs::create_dir_all(root.path().join("tmp")).unwrap();
         fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
-        for name in "sh cat echo sleep id touch env grep true".split(' ') {
+        for name in "sh cat echo sleep id touch env grep true rm mkdir chmod stty".split(' ') {
             std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
         }
         let mut tar = program("tar")
@@ -257,10 +302,29 @@ impl Engine {
 
     /// Returns the containers of a ground's installation.
     pub(crate) fn containers(&self, ground: &Ground) -> Vec<String> {
+        self.labelled(ground, &["ps", "--all", "--quiet", "--no-trunc"])
+    }
+
+    /// Returns the volumes of a ground's installation.
+    pub(crate) fn volumes(&self, ground: &Ground) -> Vec<String> {
+        self.labelled(ground, &["volume", "ls", "--quiet"])
+    }
+
+    fn labelled(&self, ground: &Ground, words: &[&str]) -> Vec<String> {
         let install = fs::read_to_string(ground.state().join("install-id")).unwrap();
         let filter = format!("label=dev.groundcrew.install={}", install.trim());
-        let listed = self.docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]);
-        listed.lines().map(str::to_owned).collect()
+        let mut words = words.to_vec();
+        words.extend(["--filter", &filter]);
+        self.docker(&words).lines().map(str::to_owned).collect()
+    }
+
+    /// Demands that neither the engine nor this host has anything of an instance.
+    #[track_caller]
+    pub(crate) fn nothing_left(&self, ground: &Ground, when: &str) {
+        assert_eq!(self.containers(ground), [""; 0], "{when}");
+        assert_eq!(self.volumes(ground), [""; 0], "{when}");
+        let places = fs::read_dir(ground.state().join("containers"));
+        assert_eq!(places.map_or(0, Iterator::count), 0, "{when}");
     }
 
     /// Returns everything that a private engine holds, whosever it is: containers, volumes, networks, mounts, and the

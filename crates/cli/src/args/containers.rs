@@ -25,6 +25,23 @@ pub(crate) struct ContainerArgs {
     /// When the image is pulled [default: never].
     #[arg(long, value_enum, value_name = "WHEN")]
     pub pull: Option<Pull>,
+    /// Port of the container that is reached from outside: [[IP:]PORT:]PORT[/udp]; the engine chooses where nothing is said, and only its own machine gets there without an IP. May be repeated.
+    #[arg(long, value_name = "PORT")]
+    pub publish: Vec<String>,
+    /// How the container is reached [default: `auto`].
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub control: Option<Control>,
+}
+
+/// How a container is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Control {
+    /// Over a socket where the engine sees the files of this host, else through the engine.
+    Auto,
+    /// Over a socket in a directory that the container and this host share.
+    Socket,
+    /// Through the engine, by a program that it executes in the container.
+    Exec,
 }
 
 /// When an image is pulled.
@@ -58,8 +75,8 @@ fn mount(text: &str) -> Result<Value, String> {
 }
 
 impl ContainerArgs {
-    /// Returns them as the executor takes them; nothing for what was not said.
-    pub(crate) fn options(&self) -> Map<String, Value> {
+    /// Returns them as the executor takes them, with where the workspace is; nothing for what was not said.
+    pub(crate) fn options(&self, storage: Option<&'static str>) -> Map<String, Value> {
         let texts = [
             ("image", &self.image),
             ("network", &self.network),
@@ -82,6 +99,20 @@ impl ContainerArgs {
                 Pull::Always => "always",
             };
             options.insert("pull".to_owned(), json!(word));
+        }
+        if !self.publish.is_empty() {
+            options.insert("publish".to_owned(), json!(self.publish));
+        }
+        if let Some(control) = self.control {
+            let word = match control {
+                Control::Auto => "auto",
+                Control::Socket => "socket",
+                Control::Exec => "exec",
+            };
+            options.insert("control".to_owned(), json!(word));
+        }
+        if let Some(storage) = storage {
+            options.insert("storage".to_owned(), json!(storage));
         }
         options
     }
@@ -108,6 +139,6 @@ mod tests {
 
     #[test]
     fn what_was_not_said_is_no_option() {
-        assert!(ContainerArgs::default().options().is_empty());
+        assert!(ContainerArgs::default().options(None).is_empty());
     }
 }

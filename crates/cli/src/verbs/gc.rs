@@ -19,7 +19,8 @@ use serde::Serialize;
 use super::trash;
 use crate::{
     args::GcArgs,
-    documents::Document,
+    console::Console,
+    documents::{Document, Failure},
     exit,
     failing::Failing,
     program::{Context, Crew},
@@ -55,6 +56,8 @@ struct Collected {
     failed: Vec<Stays>,
     /// What carries our mark and nobody remembers; left alone.
     strays: Vec<String>,
+    /// Why it ended before it had looked at everything, if it did.
+    unfinished: Option<Failure>,
 }
 
 impl Collected {
@@ -93,7 +96,7 @@ struct Inventory {
 ///
 /// # Errors
 ///
-/// When anything cannot be listed; nothing was removed then.
+/// When anything cannot be listed; nothing was removed then. One that ends early tells first what it removed.
 pub(crate) async fn gc(context: &Context, args: &GcArgs) -> Result<u8, Failing> {
     let console = &context.console;
     let crew = context.open(()).await?;
@@ -103,9 +106,29 @@ pub(crate) async fn gc(context: &Context, args: &GcArgs) -> Result<u8, Failing> 
     } else {
         Some(Lease::take(&crew).await?)
     };
-    let collected = collect(&crew, args, &inventory, lease.as_ref()).await?;
+    let mut collected = Collected {
+        dry_run: args.dry_run,
+        strays: inventory.strays.clone(),
+        ..Collected::default()
+    };
+    let ended = collect(&crew, args, &inventory, lease.as_ref(), &mut collected).await;
     drop(lease);
-    let word = if args.dry_run {
+    tell(console, &collected);
+    let code = match ended {
+        Err(failing) => {
+            failing.narrate(console);
+            collected.unfinished = Some(failing.failure().clone());
+            failing.code(false)
+        }
+        Ok(()) if collected.failed.is_empty() => exit::DONE,
+        Ok(()) => exit::LEFTOVERS,
+    };
+    console.document(&Document::new(collected));
+    Ok(code)
+}
+
+fn tell(console: &Console, collected: &Collected) {
+    let word = if collected.dry_run {
         "would remove"
     } else {
         "removed"
@@ -133,9 +156,6 @@ pub(crate) async fn gc(context: &Context, args: &GcArgs) -> Result<u8, Failing> 
     if collected.removed.is_empty() && collected.failed.is_empty() {
         console.note("nothing to remove");
     }
-    let left = !collected.failed.is_empty();
-    console.document(&Document::new(collected));
-    Ok(if left { exit::LEFTOVERS } else { exit::DONE })
 }
 
 /// The right to clear up, and what is at work beside it.
@@ -225,15 +245,11 @@ async fn collect(
     args: &GcArgs,
     all: &Inventory,
     lease: Option<&Lease>,
-) -> Result<Collected, Failing> {
+    collected: &mut Collected,
+) -> Result<(), Failing> {
     let age = args.older_than.unwrap_or(AGE);
     let now = SystemTime::now();
     let dry = args.dry_run;
-    let mut collected = Collected {
-        dry_run: dry,
-        strays: all.strays.clone(),
-        ..Collected::default()
-    };
     let emptied = crew.upkeep.empty_trash(age, dry).await?;
     for one in &emptied.removed {
         collected.done("trash", trash::line(one, now), Ok(()));
@@ -282,8 +298,7 @@ async fn collect(
     for directory in crew.upkeep.remove_empty(dry).await? {
         collected.done("directory", directory.display().to_string(), Ok(()));
     }
-    caches(crew, all, dry, lease, &mut collected).await?;
-    Ok(collected)
+    caches(crew, all, dry, lease, collected).await
 }
 
 /// Returns why logs stay, if they do.

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 pub(crate) const LONG: Duration = Duration::from_secs(100);
 
 /// An image with a shell whose own entrypoint would end at once.
-pub(crate) const BASE: &str = "gc-test/base:1";
+pub(crate) const BASE: &str = "gc-test/base:2";
 /// An image with nothing but one static program, called `busybox`.
 pub(crate) const ONE: &str = "gc-test/one:1";
 
@@ -197,7 +197,7 @@ pub(crate) fn images(endpoint: &str) {
             std::fs::create_dir(root.path().join(name)).unwrap();
         }
         std::fs::copy(busybox, root.path().join("bin/busybox")).unwrap();
-        for name in "sh ls cat echo sleep id touch ps env printf head od true dd stty".split(' ') {
+        for name in "sh ls cat echo sleep id touch ps env printf head od true dd stty rm ln mkdir chmod mkfifo".split(' ') {
             std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
         }
         let changes = [

@@ -1,6 +1,10 @@
 //! Any image, and everything that can be wrong with one.
 
-use groundcrew_core::{error::ErrorKind, executor::Executor as _};
+use groundcrew_core::{
+    error::ErrorKind,
+    executor::Executor as _,
+    process::{EndCause, Signal},
+};
 use serde_json::{Value, json};
 
 use crate::ground::{BASE, Ground, ONE, fresh, ran, shell, words};
@@ -120,18 +124,82 @@ async fn f111_f113_needs_docker_endings_are_told_apart() {
     let (said, exit) = ran(&*instance, &shell("echo last; exit 3")).await;
     assert_eq!((said.as_str(), exit.code), ("last\n", Some(3)));
     ground.executor.delete(&id, None).await.unwrap();
+    ground.nothing_left();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f114_needs_docker_the_end_for_want_of_memory_is_told_as_that() {
+    let ground = Ground::new();
+    ground.images();
     let id = fresh();
     let instance = ground
         .instance(&id, json!({"limits": {"memory": 24 << 20}}))
         .await;
+    // One that was killed by somebody is not.
+    let mut other = shell("kill -9 $$");
+    other.main = false;
+    let process = crate::ground::process("other");
+    instance.start(&process, &other).await.unwrap();
+    let exit = instance.wait(&process).await.unwrap();
+    assert_eq!(
+        (exit.signal, exit.cause),
+        (Some(Signal::KILL), EndCause::Itself)
+    );
     let greedy = "a=0123456789abcdef; while :; do a=$a$a; done";
     let (_, exit) = ran(&*instance, &shell(greedy)).await;
     assert_eq!(
-        exit.signal,
-        Some(groundcrew_core::process::Signal::KILL),
-        "{exit:?}"
+        (exit.signal, exit.cause),
+        (Some(Signal::KILL), EndCause::OutOfMemory)
     );
+    assert!(exit.to_string().contains("--memory"), "{exit}");
     drop(instance);
     ground.executor.delete(&id, None).await.unwrap();
     ground.nothing_left();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c25_needs_docker_files_belong_to_the_caller_whatever_the_image_says() {
+    let ground = Ground::new();
+    ground.images();
+    // An image whose own user is root; one whose user is somebody else.
+    for user in ["0:0", "4242:4242"] {
+        let image = format!("gc-test/user-{}:1", &user[..1]);
+        let container = ground.docker(&["create", BASE, "true"]);
+        let change = format!("USER {user}");
+        ground.docker(&["commit", "--change", &change, &container, &image]);
+        ground.docker(&["rm", "-v", &container]);
+        let workspace = ground.root.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        let caller = rustix::process::geteuid().as_raw();
+        let id = fresh();
+        let mut spec = ground.spec(json!({"image": image}));
+        spec.workspace = Some(workspace.clone());
+        ground
+            .executor
+            .create(&id, &spec, &crate::ground::Silent)
+            .await
+            .unwrap();
+        let instance = ground.executor.connect(&id).await.unwrap();
+        let script = format!(
+            "cd '{}' && id -u; mkdir -p out/d && echo x >out/d/f && mkdir ro && echo y >ro/z && chmod 500 ro",
+            workspace.display()
+        );
+        let (said, _) = ran(&*instance, &shell(&script)).await;
+        assert_eq!(said.trim(), caller.to_string(), "{image}");
+        drop(instance);
+        ground.executor.delete(&id, None).await.unwrap();
+        for path in ["out", "out/d", "out/d/f", "ro", "ro/z"] {
+            use std::os::unix::fs::MetadataExt as _;
+            let meta = std::fs::symlink_metadata(workspace.join(path)).unwrap();
+            assert_eq!(meta.uid(), caller, "{image}: {path}");
+        }
+        ground.nothing_left();
+        std::fs::set_permissions(
+            workspace.join("ro"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o700),
+        )
+        .unwrap();
+        std::fs::remove_dir_all(&workspace).unwrap();
+        ground.docker(&["rmi", &image]);
+    }
 }

@@ -215,3 +215,48 @@ async fn needs_docker_twenty_at_once_leave_nothing() {
     futures_util::future::join_all(runs).await;
     ground.nothing_left();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
+    let ground = Ground::new();
+    ground.images();
+    let id = fresh();
+    let created = ground.create(&id, json!({})).await.unwrap();
+    // A file that nobody can remove, in the directory that the engine keeps of the container.
+    let path = ground.docker(&["inspect", "-f", "{{.ResolvConfPath}}", &created.identity.0]);
+    let stuck = std::path::Path::new(&path).with_file_name("stuck");
+    std::fs::write(&stuck, "").unwrap();
+    immutable(&stuck, true);
+    let error = ground
+        .executor
+        .delete(&id, Some(&created.identity))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.is_retryable());
+    assert!(error.get("engine_said").is_some(), "{error:?}");
+    // It stays ours, and visible, whoever asks.
+    let other = ground.again();
+    assert!(matches!(
+        other.state(&id).await.unwrap(),
+        Presence::Present(_)
+    ));
+    assert_eq!(other.list().await.unwrap(), std::slice::from_ref(&id));
+    assert!(other.delete(&id, Some(&created.identity)).await.is_err());
+    immutable(&stuck, false);
+    assert_eq!(
+        other.delete(&id, Some(&created.identity)).await.unwrap(),
+        Undone::REMOVED
+    );
+    ground.nothing_left();
+}
+
+/// Keeps a file from being removed, or no more.
+fn immutable(path: &std::path::Path, so: bool) {
+    let flag = if so { "+i" } else { "-i" };
+    let status = std::process::Command::new("chattr")
+        .arg(flag)
+        .arg(path)
+        .status();
+    assert!(status.unwrap().success());
+}

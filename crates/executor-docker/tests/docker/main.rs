@@ -16,5 +16,7 @@ mod control;
 mod ground;
 mod images;
 mod life;
+mod networks;
 mod outage;
 mod replies;
+mod volumes;

@@ -1,6 +1,7 @@
 //! An instance that has ended, as its logs tell of it.
 
 use std::{
+    fmt,
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -21,6 +22,8 @@ use groundcrew_core::{
     },
 };
 
+use tokio::sync::OnceCell;
+
 use crate::{
     log::{self, LogReader},
     start::StartLock,
@@ -28,6 +31,30 @@ use crate::{
 
 /// How much output is read in one go.
 const BATCH: usize = 1 << 20;
+
+/// How long a supervisor of which no sign of life is here is given to be seen as ended, before its logs are brought.
+const GOING_TIME: Duration = Duration::from_secs(10);
+
+/// The logs of an instance that are not on this machine while it lives.
+#[async_trait]
+pub trait Remains: fmt::Debug + Send + Sync + 'static {
+    /// Whether a supervisor has the instance; it may still write.
+    ///
+    /// * What cannot be found out is an error: unknown is not ended.
+    async fn is_held(&self) -> Result<bool, Error>;
+
+    /// Brings the logs of an instance that has ended to where they are read; may be repeated.
+    async fn bring(&self) -> Result<(), Error>;
+}
+
+/// What tells whether a supervisor has an instance.
+#[derive(Debug)]
+enum Sign {
+    /// The lock on the start file in its directory.
+    Directory(PathBuf),
+    /// Whoever knows the machine on which it lives; and whether its logs were brought.
+    Elsewhere(Arc<dyn Remains>, OnceCell<()>),
+}
 
 /// An instance that has ended, read from its logs.
 ///
@@ -41,7 +68,7 @@ pub struct LoggedInstance {
 #[derive(Debug)]
 struct Logs {
     directory: PathBuf,
-    instance: PathBuf,
+    sign: Sign,
 }
 
 /// The error of a verb that an ended instance does not answer.
@@ -61,12 +88,17 @@ async fn blocking<T: Send + 'static>(
 impl Logs {
     /// Whether a supervisor has the instance; it may still write.
     fn is_held(&self) -> Result<bool, Error> {
-        let directory = match File::open(&self.instance) {
+        let path = match &self.sign {
+            Sign::Directory(path) => path,
+            // Its logs are brought only once it has ended.
+            Sign::Elsewhere(..) => return Ok(false),
+        };
+        let directory = match File::open(path) {
             Ok(directory) => directory,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => {
                 return Err(Error::io("failed to open the instance's directory", e)
-                    .with("path", self.instance.display()));
+                    .with("path", path.display()));
             }
         };
         match StartLock::try_take(&directory) {
@@ -136,22 +168,58 @@ fn read_batch(reader: &mut LogReader) -> Result<Vec<Frame>, Error> {
 impl LoggedInstance {
     /// Names the directory of the logs, and that of the instance, which may be gone.
     pub fn new(logs: impl Into<PathBuf>, instance: impl Into<PathBuf>) -> Self {
+        Self::with(logs.into(), Sign::Directory(instance.into()))
+    }
+
+    /// Names the directory to which the logs are brought from where the instance lived.
+    pub fn elsewhere(logs: impl Into<PathBuf>, remains: Arc<dyn Remains>) -> Self {
+        Self::with(logs.into(), Sign::Elsewhere(remains, OnceCell::new()))
+    }
+
+    fn with(directory: PathBuf, sign: Sign) -> Self {
         Self {
-            logs: Arc::new(Logs {
-                directory: logs.into(),
-                instance: instance.into(),
-            }),
+            logs: Arc::new(Logs { directory, sign }),
         }
+    }
+
+    /// Makes sure that the logs are here.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` while a supervisor elsewhere still has them.
+    async fn arrive(&self) -> Result<(), Error> {
+        let Sign::Elsewhere(remains, arrived) = &self.logs.sign else {
+            return Ok(());
+        };
+        let bring = async || {
+            if self.let_go(Duration::ZERO).await? {
+                return remains.bring().await;
+            }
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the supervisor cannot be reached, and has not ended yet",
+            ))
+        };
+        arrived.get_or_try_init(bring).await.map(|()| ())
     }
 
     /// Whether a supervisor has the instance.
     async fn is_held(&self) -> Result<bool, Error> {
+        if let Sign::Elsewhere(remains, _) = &self.logs.sign {
+            return remains.is_held().await;
+        }
         let logs = Arc::clone(&self.logs);
         blocking(move || logs.is_held()).await
     }
 
     /// Whether its supervisor let go of it within that time.
+    ///
+    /// The end of one elsewhere is seen later than that of a process here, and waited for longer.
     pub(super) async fn let_go(&self, patience: Duration) -> Result<bool, Error> {
+        let patience = match &self.logs.sign {
+            Sign::Directory(_) => patience,
+            Sign::Elsewhere(..) => patience.max(GOING_TIME),
+        };
         let deadline = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(1);
         while self.is_held().await? {
@@ -182,6 +250,7 @@ impl LoggedInstance {
         id: &ProcessId,
         from: Offset,
     ) -> Result<BoxStream<'static, Result<Frame, Error>>, Error> {
+        self.arrive().await?;
         let (logs, id) = (Arc::clone(&self.logs), id.clone());
         let open = {
             let (logs, id) = (Arc::clone(&logs), id.clone());
@@ -237,6 +306,7 @@ impl Instance for LoggedInstance {
     }
 
     async fn wait(&self, id: &ProcessId) -> Result<ExitStatus, Error> {
+        self.arrive().await?;
         let (logs, id) = (Arc::clone(&self.logs), id.clone());
         blocking(move || logs.wait(&id)).await
     }
@@ -246,6 +316,7 @@ impl Instance for LoggedInstance {
     }
 
     async fn processes(&self) -> Result<Vec<ProcessState>, Error> {
+        self.arrive().await?;
         let logs = Arc::clone(&self.logs);
         blocking(move || {
             let held = logs.is_held()?;

@@ -9,4 +9,4 @@ mod output;
 
 pub use connector::{Connector, ControlStream, UnixConnector};
 pub use instance::SupervisorInstance;
-pub use logged::LoggedInstance;
+pub use logged::{LoggedInstance, Remains};

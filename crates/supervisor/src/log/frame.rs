@@ -134,6 +134,7 @@ pub(crate) fn encode_exit(end: u64, at_ms: u64, status: ExitStatus) -> [u8; EXIT
         EndCause::TimedOut => 2,
         EndCause::LeaseLapsed => 3,
         EndCause::Idle => 4,
+        EndCause::OutOfMemory => 5,
     };
     let sum = checksum(body);
     bytes[HEADER + STATUS..].copy_from_slice(&sum.to_le_bytes());
@@ -158,6 +159,7 @@ pub(crate) fn decode_exit(bytes: &[u8]) -> Option<Frame> {
             2 => EndCause::TimedOut,
             3 => EndCause::LeaseLapsed,
             4 => EndCause::Idle,
+            5 => EndCause::OutOfMemory,
             _ => return None,
         },
     };
@@ -201,6 +203,7 @@ mod tests {
                     (true, EndCause::TimedOut),
                     (false, EndCause::LeaseLapsed),
                     (true, EndCause::Idle),
+                    (false, EndCause::OutOfMemory),
                 ] {
                     let status = ExitStatus {
                         code,

@@ -57,6 +57,8 @@ pub(super) struct Process {
     /// When its tree is killed.
     pub(super) deadline: watch::Sender<Option<Instant>>,
     pub(super) activity: Activity,
+    /// How often the kernel had ended something for want of memory before it was started.
+    pub(super) memory_kills: Option<u64>,
 }
 
 /// What only the life of a process needs.
@@ -163,7 +165,14 @@ impl Process {
                 .and_then(WaitIdStatus::terminating_signal)
                 .map(Signal),
             core_dumped: status.is_some_and(WaitIdStatus::dumped),
-            cause: self.cause.get().unwrap_or(EndCause::Itself),
+            cause: self.cause.get().unwrap_or_else(|| {
+                let signal = status.and_then(WaitIdStatus::terminating_signal);
+                if signal == Some(Signal::KILL.0) && self.tree.memory_kills() > self.memory_kills {
+                    EndCause::OutOfMemory
+                } else {
+                    EndCause::Itself
+                }
+            }),
         }
     }
 

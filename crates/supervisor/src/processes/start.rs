@@ -186,6 +186,7 @@ impl Processes {
         spawned: Spawned,
     ) -> Result<(Rc<Process>, Watched), Error> {
         let failed = |e| Error::io("failed to watch the process", e).with("process", id);
+        let memory_kills = tree.memory_kills();
         let log = Rc::new(RefCell::new(log));
         let activity = Activity::new();
         let output = |fd, channel, pipe| {
@@ -227,6 +228,7 @@ impl Processes {
             cause: Cell::new(None),
             deadline: watch::Sender::new(None),
             activity: activity.clone(),
+            memory_kills,
         });
         Ok((process, Watched { pidfd, outputs }))
     }

@@ -158,6 +158,11 @@ fn make(directory: &Path) -> io::Result<()> {
 }
 
 impl Leaf {
+    /// Returns where it is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns whether any process, also in groups below, lives in it; one that is gone is empty.
     pub(super) fn populated(&self) -> io::Result<bool> {
         match std::fs::read_to_string(self.directory.join("cgroup.events")) {

@@ -14,6 +14,7 @@
 
 mod cgroup;
 mod limits;
+mod memory;
 mod pause;
 mod seat;
 mod sweep;
@@ -391,6 +392,11 @@ impl Tree {
         }
         let (_, others) = self.members();
         sweep::children().iter().all(|pid| others.contains(pid))
+    }
+
+    /// Returns how often the kernel ended something for want of memory where it lives; none where nobody counts.
+    pub(crate) fn memory_kills(&self) -> Option<u64> {
+        memory::kills(self.leaf.as_ref().map(Leaf::directory))
     }
 
     /// Kills everything in the tree that lives now; those born meanwhile outside a cgroup need another call.

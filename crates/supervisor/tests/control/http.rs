@@ -11,7 +11,11 @@ use crate::place::{Place, shell};
 /// Splits an answer into its status and its body.
 fn parts(answer: &str) -> (u16, &str) {
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
-    let versions = ["x-groundcrew-protocol: 1", "x-groundcrew-protocol: 2"];
+    let versions = [
+        "x-groundcrew-protocol: 1",
+        "x-groundcrew-protocol: 2",
+        "x-groundcrew-protocol: 3",
+    ];
     assert!(
         versions.iter().any(|version| head.contains(version)),
         "{head}"
@@ -75,14 +79,14 @@ impl Owned for (u16, &str) {
 async fn f013_other_versions_are_told_from_ours() {
     let (place, _instance) = Place::up(Lease::UNTIL_COMMIT).await;
     for answer in [
-        place.http("GET /v3/processes", "", ""),
-        place.http("GET /v2/processes", "X-Groundcrew-Protocol: 3\r\n", ""),
+        place.http("GET /v4/processes", "", ""),
+        place.http("GET /v2/processes", "X-Groundcrew-Protocol: 4\r\n", ""),
     ] {
         let (status, error) = error(&answer);
         assert_eq!((status, error.kind()), (400, ErrorKind::Protocol));
         assert_eq!(
             (error.get("ours"), error.get("theirs")),
-            (Some("1 to 2"), Some("3"))
+            (Some("1 to 3"), Some("4"))
         );
     }
 }

@@ -113,7 +113,7 @@ fn idle() -> ProcessSpec {
 async fn c07_a_newer_controller_speaks_with_an_older_supervisor() {
     let other = Other::speaking(&[1]);
     let instance = other.connect().await.unwrap();
-    assert_eq!(other.asked(), ["/v2", "/v1"]);
+    assert_eq!(other.asked(), ["/v3", "/v1"]);
     assert_eq!(instance.processes().await.unwrap(), []);
     assert_eq!(
         instance
@@ -132,18 +132,18 @@ async fn c07_a_newer_controller_speaks_with_an_older_supervisor() {
 
 #[tokio::test]
 async fn c07_an_older_controller_speaks_with_a_newer_supervisor() {
-    let other = Other::speaking(&[2, 3, 4]);
+    let other = Other::speaking(&[3, 4, 5]);
     let instance = other.connect().await.unwrap();
     assert_eq!(instance.processes().await.unwrap(), []);
-    assert_eq!(other.asked(), ["/v2", "/v2/processes"]);
+    assert_eq!(other.asked(), ["/v3", "/v3/processes"]);
     // One that has forgotten our version is named, and nothing is tried on it.
-    let other = Other::speaking(&[3, 4]);
+    let other = Other::speaking(&[4, 5]);
     let error = other.connect().await.unwrap_err();
     assert_eq!(
         (error.kind(), error.get("theirs")),
-        (ErrorKind::Protocol, Some("4"))
+        (ErrorKind::Protocol, Some("5"))
     );
-    assert_eq!(other.asked(), ["/v2"]);
+    assert_eq!(other.asked(), ["/v3"]);
 }
 
 #[tokio::test]

@@ -187,3 +187,14 @@ pub(super) fn refused<T: std::fmt::Debug>(
         Err(error) => broken!("{kind} was due, and there was {}: {error}", error.kind()),
     }
 }
+
+/// Reads all that a process wrote to standard output, to its end.
+pub(super) async fn stdout_of(
+    instance: &dyn groundcrew_core::instance::Instance,
+    id: &ProcessId,
+) -> Result<Vec<u8>, Broken> {
+    let stdio = instance.attach(id, Offset(0), Role::Viewer).await?;
+    let mut output = Reader::new(stdio.output, Offset(0));
+    while output.next().await? {}
+    Ok(output.seen.stdout)
+}

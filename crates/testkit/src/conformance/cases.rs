@@ -3,11 +3,17 @@
 use futures_util::future::BoxFuture;
 
 use super::{
-    bench::Bench, broken::Broken, ending, files, fixture::Need, starting, streams, terminals,
+    bench::Bench,
+    broken::Broken,
+    ending, files,
+    fixture::{Fixture, Need},
+    starting, streams, terminals,
 };
 
 /// One case.
 pub(super) struct Case {
+    /// What it is about.
+    pub(super) group: &'static str,
     pub(super) name: &'static str,
     pub(super) sentence: &'static str,
     pub(super) needs: &'static [Need],
@@ -17,12 +23,19 @@ pub(super) struct Case {
 macro_rules! cases {
     ($($module:ident::$name:ident $([$($need:ident),*])?: $sentence:literal,)*) => {
         &[$(Case {
+            group: stringify!($module),
             name: stringify!($name),
             sentence: $sentence,
             needs: &[$($(Need::$need),*)?],
             run: |bench| Box::pin($module::$name(bench)),
         }),*]
     };
+}
+
+/// Runs one case on a fresh instance.
+pub(super) async fn judge(case: &Case, fixture: &dyn Fixture) -> Result<(), Broken> {
+    let bench = Bench::new(fixture).await?;
+    (case.run)(bench).await
 }
 
 pub(super) const CASES: &[Case] = cases![

@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use groundcrew_core::{error::ErrorKind, instance::ByteStream};
+use groundcrew_core::{
+    error::ErrorKind,
+    instance::{ByteStream, Instance},
+};
 
 use super::{
     bench::{Bench, refused},
@@ -15,7 +18,7 @@ use super::{
 };
 
 /// An archive of one file, in pieces.
-fn archive(name: &str, content: &[u8]) -> Result<ByteStream, Broken> {
+pub(super) fn archive(name: &str, content: &[u8]) -> Result<ByteStream, Broken> {
     let mut builder = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_size(content.len() as u64);
@@ -32,7 +35,16 @@ fn archive(name: &str, content: &[u8]) -> Result<ByteStream, Broken> {
 
 /// Returns the content of the file of that name in what an instance packs.
 async fn packed(it: &Bench<'_>, at: &Path, name: &str) -> Result<Vec<u8>, Broken> {
-    let mut pieces = it.instance.get_archive(at).await?;
+    packed_file(&*it.instance, at, name).await
+}
+
+/// Returns the content of the file of that name in what an instance packs.
+pub(super) async fn packed_file(
+    instance: &dyn Instance,
+    at: &Path,
+    name: &str,
+) -> Result<Vec<u8>, Broken> {
+    let mut pieces = instance.get_archive(at).await?;
     let mut whole = Vec::new();
     while let Some(piece) = pieces.next().await {
         whole.extend_from_slice(&piece?);

@@ -17,6 +17,29 @@ pub enum Need {
     Files,
     /// Processes that start others.
     Trees,
+    /// Instances that outlive the process that made them.
+    Detached,
+    /// Paths of the host that are the same inside.
+    HostPaths,
+    /// Instances that can be held to limits.
+    Limits,
+    /// Something that can be asked for or done for the sake of a case, such as damaging a store.
+    Damage,
+}
+
+impl Need {
+    /// Returns the name that reports use.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminals => "terminals",
+            Self::Files => "files",
+            Self::Trees => "trees",
+            Self::Detached => "detached",
+            Self::HostPaths => "host_paths",
+            Self::Limits => "limits",
+            Self::Damage => "damage",
+        }
+    }
 }
 
 /// What the cases are run against.

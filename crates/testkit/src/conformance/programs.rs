@@ -30,6 +30,14 @@ pub enum Program<'a> {
     Family,
     /// Starts another that holds standard output and lives on, ends with that code. Needs trees.
     Leaves(i32),
+    /// Writes `up` once another runs, in a session of its own, that only KILL ends; sleeps. Needs trees.
+    Escapes,
+    /// Writes all its variables, one `KEY=VALUE` a line; ends with 0.
+    Environment,
+    /// Makes a file of that name, in its directory, that holds `here`; ends with 0. Needs files.
+    File(&'a str),
+    /// Writes how many descriptors it may have open; ends with 0. Needs limits.
+    OpenFiles,
 }
 
 /// Returns the command of a program where there is a shell with the usual tools.
@@ -55,5 +63,15 @@ pub fn posix(program: &Program<'_>) -> Vec<OsText> {
              trap : TERM; wait; wait; exit 0",
         ),
         Program::Leaves(code) => shell(&format!("sleep 100000 & exit {code}")),
+        Program::Escapes => shell(
+            "setsid sh -c 'trap \"\" HUP INT QUIT TERM; echo up; while :; do sleep 1000; done' & wait",
+        ),
+        Program::Environment => vec!["env".into()],
+        Program::File(name) => {
+            let mut argv = shell("printf here > \"$1\"");
+            argv.extend(["sh".into(), (*name).into()]);
+            argv
+        }
+        Program::OpenFiles => shell("ulimit -n"),
     }
 }

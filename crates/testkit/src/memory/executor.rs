@@ -60,6 +60,14 @@ impl Executor for MemoryExecutor {
     }
 
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        spec.limits.check()?;
+        if !spec.limits.is_empty() && !self.capabilities.limits {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the executor holds no instance to limits",
+            )
+            .with("executor", &self.name));
+        }
         match spec.options.keys().next() {
             Some(option) => Err(Error::new(
                 ErrorKind::InvalidInput,

@@ -1,5 +1,6 @@
 //! Every part that an engine needs, in memory: strict where the contracts are, inspectable where tests look.
 
+mod commands;
 mod executor;
 mod ground;
 mod instance;
@@ -7,9 +8,11 @@ mod locks;
 mod preparer;
 mod process;
 mod runtime_secrets;
+mod saved;
 mod store;
 mod world;
 
+pub use commands::commands;
 pub use executor::MemoryExecutor;
 pub use ground::Thing;
 pub use instance::MemoryInstance;

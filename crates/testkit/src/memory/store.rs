@@ -1,9 +1,11 @@
 //! The durable state in memory: the documented rules of `StateStore`, and nothing more lenient.
 //!
 //! It never answers from anything but what was written, so a rule that an engine forgets is an error here.
+//! On a file it outlives its process: for tests in which a process is killed.
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -16,6 +18,8 @@ use groundcrew_core::{
     undo::{Due, UndoOptions, UndoRecord},
 };
 
+use super::saved;
+
 /// The durable state of one installation, in memory.
 ///
 /// * Clones share the rows: each clone stands for the view of another process.
@@ -27,6 +31,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Rows {
+    /// Where they are kept as well.
+    file: Option<PathBuf>,
     /// By age: the key counts up.
     attempts: BTreeMap<u64, AttemptRow>,
     runs: BTreeMap<u64, RunRecord>,
@@ -34,6 +40,14 @@ struct Rows {
 }
 
 impl Rows {
+    /// Writes all of them to their file, if they have one: before anybody is told that they changed.
+    fn save(&self) -> Result<(), Error> {
+        match &self.file {
+            Some(file) => saved::write(file, &self.attempts, &self.runs),
+            None => Ok(()),
+        }
+    }
+
     fn next(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -125,6 +139,28 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// Opens the one that a file holds, or an empty one that will be kept there.
+    ///
+    /// Only one process at a time may use it.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` when the file cannot be understood, else those of the file system.
+    pub fn on_file(file: PathBuf) -> Result<Self, Error> {
+        let (attempts, runs) = saved::read(&file)?;
+        let last = |keys: Option<&u64>| keys.copied().unwrap_or_default();
+        let next = last(attempts.keys().next_back()).max(last(runs.keys().next_back()));
+        let rows = Rows {
+            file: Some(file),
+            attempts,
+            runs,
+            next,
+        };
+        Ok(Self {
+            rows: Arc::new(Mutex::new(rows)),
+        })
+    }
+
     /// Returns every attempt's row, also of those that own nothing and are at rest.
     pub fn all_attempts(&self) -> Vec<AttemptRow> {
         self.rows().attempts.values().cloned().collect()
@@ -198,6 +234,7 @@ impl StateStore for MemoryStore {
                 armed: records.iter().map(armed).collect(),
             },
         );
+        rows.save()?;
         Ok(stored)
     }
 
@@ -207,7 +244,7 @@ impl StateStore for MemoryStore {
             return Err(taken(record));
         }
         rows.attempt(record.attempt)?.armed.push(armed(record));
-        Ok(())
+        rows.save()
     }
 
     async fn identify(
@@ -216,8 +253,9 @@ impl StateStore for MemoryStore {
         key: &str,
         identity: &Identity,
     ) -> Result<(), Error> {
-        self.rows().armed(attempt, key)?.record.identity = Some(identity.clone());
-        Ok(())
+        let mut rows = self.rows();
+        rows.armed(attempt, key)?.record.identity = Some(identity.clone());
+        rows.save()
     }
 
     async fn commit(&self, record: &RunRecord) -> Result<RunRecord, Error> {
@@ -227,17 +265,20 @@ impl StateStore for MemoryStore {
         let row = rows.attempt(record.attempt)?;
         row.phase = AttemptPhase::Committed;
         row.armed.retain(|armed| armed.record.due != Due::Failure);
+        rows.save()?;
         Ok(written)
     }
 
     async fn begin_unwind(&self, attempt: AttemptId, options: UndoOptions) -> Result<(), Error> {
-        self.rows().attempt(attempt)?.phase = AttemptPhase::Unwinding(options);
-        Ok(())
+        let mut rows = self.rows();
+        rows.attempt(attempt)?.phase = AttemptPhase::Unwinding(options);
+        rows.save()
     }
 
     async fn rest(&self, attempt: AttemptId) -> Result<(), Error> {
-        self.rows().attempt(attempt)?.phase = AttemptPhase::Committed;
-        Ok(())
+        let mut rows = self.rows();
+        rows.attempt(attempt)?.phase = AttemptPhase::Committed;
+        rows.save()
     }
 
     async fn hand_over(
@@ -255,14 +296,15 @@ impl StateStore for MemoryStore {
             row.session = session.clone();
             row.phase = AttemptPhase::Committed;
         }
-        Ok(())
+        rows.save()
     }
 
     async fn retire(&self, attempt: AttemptId, key: &str) -> Result<(), Error> {
-        if let Ok(row) = self.rows().attempt(attempt) {
+        let mut rows = self.rows();
+        if let Ok(row) = rows.attempt(attempt) {
             row.armed.retain(|armed| armed.record.key != key);
         }
-        Ok(())
+        rows.save()
     }
 
     async fn note_failure(
@@ -275,7 +317,7 @@ impl StateStore for MemoryStore {
         let armed = rows.armed(attempt, key)?;
         armed.tries += 1;
         armed.last_error = Some(error.clone());
-        Ok(())
+        rows.save()
     }
 
     async fn forget(&self, attempt: AttemptId) -> Result<(), Error> {
@@ -291,7 +333,7 @@ impl StateStore for MemoryStore {
             );
         }
         rows.attempts.retain(|_, row| row.attempt != attempt);
-        Ok(())
+        rows.save()
     }
 
     async fn attempts(&self) -> Result<Vec<AttemptRow>, Error> {
@@ -332,14 +374,17 @@ impl StateStore for MemoryStore {
     }
 
     async fn put(&self, record: &RunRecord) -> Result<RunRecord, Error> {
-        self.rows().write(record)
+        let mut rows = self.rows();
+        let written = rows.write(record)?;
+        rows.save()?;
+        Ok(written)
     }
 
     async fn delete(&self, run: &RunId, attempt: AttemptId) -> Result<(), Error> {
-        self.rows()
-            .runs
+        let mut rows = self.rows();
+        rows.runs
             .retain(|_, record| record.run != *run || record.attempt != attempt);
-        Ok(())
+        rows.save()
     }
 
     /// Checks that no session has two live runs.

@@ -45,12 +45,17 @@ impl MemoryWorld {
     ///
     /// `Unavailable` when the system gives no random numbers.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self {
-            install: InstallId::generate()?,
+        Ok(Self::of(InstallId::generate()?))
+    }
+
+    /// Makes an empty world of an installation.
+    pub fn of(install: InstallId) -> Self {
+        Self {
+            install,
             ground: Ground::default(),
             instances: Arc::default(),
             runtime_secrets: MemoryRuntimeSecrets::default(),
-        })
+        }
     }
 
     /// Returns the installation whose mark everything here carries.

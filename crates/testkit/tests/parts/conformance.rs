@@ -243,17 +243,7 @@ impl Fixture for Memory {
     }
 
     fn command(&self, program: &Program<'_>) -> Vec<OsText> {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).into()).collect();
-        match program {
-            Program::Exit(code) => words(&["exit", &code.to_string()]),
-            Program::Out(text) => words(&["echo", text]),
-            Program::Err(text) => words(&["warn", text]),
-            Program::Copy => words(&["cat"]),
-            Program::Sleep => words(&["sleep-until-signal"]),
-            Program::Stubborn => words(&["ignore-signals"]),
-            Program::Variable(name) => words(&["print-env", name]),
-            _ => words(&["nonsense"]),
-        }
+        groundcrew_testkit::memory::commands(program)
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
@@ -365,7 +355,8 @@ async fn an_instance_that_is_wrong_throughout_fails_the_case_for_it_and_more() {
         ),
         (Fault::GivesViewersTheInput, "output_is_bytes"),
     ] {
-        let failed = report(fault).await.failed();
+        let report = report(fault).await;
+        let failed = report.failed();
         assert!(failed.contains(&case), "{fault:?}: {failed:?}");
     }
 }

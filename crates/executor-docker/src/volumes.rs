@@ -1,0 +1,157 @@
+//! Volumes of an engine, and what goes in and out of a container as archives, running or not.
+
+use std::{
+    collections::HashMap,
+    io,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bollard::query_parameters::{
+    DownloadFromContainerOptions, ListVolumesOptions, RemoveVolumeOptions, UploadToContainerOptions,
+};
+use futures_util::{StreamExt as _, stream};
+use groundcrew_core::{
+    error::{Error, ErrorKind},
+    id::InstanceId,
+    instance::ByteStream,
+};
+use tokio::sync::watch;
+
+use crate::engine::{Engine, typed};
+
+/// Returns the name of the volume that holds what is ours in a container: program, control directory and logs.
+pub(crate) fn own(id: &InstanceId) -> String {
+    format!("groundcrew-{id}-own")
+}
+
+/// Returns the name of the volume that holds a workspace.
+pub(crate) fn work(id: &InstanceId) -> String {
+    format!("groundcrew-{id}-work")
+}
+
+/// A volume, as a list shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) name: String,
+    pub(crate) labels: HashMap<String, String>,
+}
+
+impl Engine {
+    /// Lists the volumes that have all these labels with exactly these values.
+    pub(crate) async fn volumes(&self, labels: Vec<String>) -> Result<Vec<Volume>, Error> {
+        let client = self.client().await?;
+        let options = ListVolumesOptions {
+            filters: Some(HashMap::from([("label".to_owned(), labels)])),
+        };
+        let found = self
+            .call("listing volumes", client.list_volumes(Some(options)))
+            .await?;
+        let found = found.volumes.unwrap_or_default().into_iter();
+        Ok(found
+            .map(|volume| Volume {
+                name: volume.name,
+                labels: volume.labels,
+            })
+            .collect())
+    }
+
+    /// Returns the labels of a volume; none if there is no such volume.
+    pub(crate) async fn volume(
+        &self,
+        name: &str,
+    ) -> Result<Option<HashMap<String, String>>, Error> {
+        let client = self.client().await?;
+        match self
+            .call("looking at a volume", client.inspect_volume(name))
+            .await
+        {
+            Ok(found) => Ok(Some(found.labels)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a volume; one that is gone is success.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` while a container has it.
+    pub(crate) async fn remove_volume(&self, name: &str) -> Result<(), Error> {
+        let client = self.client().await?;
+        let call = client.remove_volume(name, None::<RemoveVolumeOptions>);
+        match self.call("removing a volume", call).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|error| error.with("volume", name)),
+        }
+    }
+
+    /// Unpacks an archive in a container; gives up when nothing moves for as long as patience lasts.
+    pub(crate) async fn upload(
+        &self,
+        container: &str,
+        at: &str,
+        tar: ByteStream,
+    ) -> Result<(), Error> {
+        let what = "unpacking in the container";
+        let client = self.client().await?;
+        let options = UploadToContainerOptions {
+            path: at.to_owned(),
+            ..UploadToContainerOptions::default()
+        };
+        let (taken, mut progress) = watch::channel(());
+        let broken = Arc::new(Mutex::new(None));
+        let pieces = {
+            let broken = Arc::clone(&broken);
+            tar.map(move |piece| {
+                taken.send_replace(());
+                piece.map_err(|error| {
+                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    io::Error::other("the archive broke off")
+                })
+            })
+        };
+        let body = bollard::body_try_stream(pieces);
+        let mut sending = pin!(client.upload_to_container(container, Some(options), body));
+        let mut all_sent = false;
+        let sent = loop {
+            tokio::select! {
+                sent = &mut sending => break sent.map_err(|e| self.placed(typed(what, e))),
+                more = progress.changed(), if !all_sent => all_sent = more.is_err(),
+                () = tokio::time::sleep(self.patience()) => break Err(self.too_late(what)),
+            }
+        };
+        // What broke off here is the reason, whatever the engine says of the half that it got.
+        match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => sent,
+        }
+    }
+
+    /// Packs a path of a container; its own name is the first part of every name in the archive.
+    pub(crate) async fn download(
+        self: &Arc<Self>,
+        container: &str,
+        path: &str,
+    ) -> Result<ByteStream, Error> {
+        let what = "packing in the container";
+        let client = self.client().await?;
+        let options = DownloadFromContainerOptions {
+            path: path.to_owned(),
+        };
+        let pieces = client
+            .download_from_container(container, Some(options))
+            .boxed();
+        let engine = Arc::clone(self);
+        let bounded = stream::unfold(Some((engine, pieces)), async move |state| {
+            let (engine, mut pieces) = state?;
+            match tokio::time::timeout(engine.patience(), pieces.next()).await {
+                Ok(Some(Ok(piece))) => Some((Ok(piece), Some((engine, pieces)))),
+                Ok(Some(Err(e))) => Some((Err(engine.placed(typed(what, e))), None)),
+                Ok(None) => None,
+                Err(_) => Some((Err(engine.too_late(what)), None)),
+            }
+        });
+        Ok(bounded.boxed())
+    }
+}

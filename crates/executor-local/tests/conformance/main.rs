@@ -1,0 +1,24 @@
+//! The suite for executors against the one of host processes, whose supervisors are this very program.
+
+use std::{process::ExitCode, sync::Arc};
+
+use groundcrew_core::id::ExecutorName;
+use groundcrew_executor_local::{LocalConfig, LocalExecutor};
+use groundcrew_supervisor::SupervisorSource;
+use groundcrew_testkit::conformance::{self, ExecutorFixture};
+
+fn main() -> ExitCode {
+    if let Some(code) = groundcrew_supervisor::run_if_invoked() {
+        return code;
+    }
+    conformance::main(|ground| {
+        let executor = LocalExecutor::new(LocalConfig {
+            name: ExecutorName::new("local")?,
+            instances: ground.directory().join("instances"),
+            logs: ground.directory().join("logs"),
+            install: ground.install().clone(),
+            supervisor: SupervisorSource::SelfExec,
+        });
+        Ok(ExecutorFixture::new(Arc::new(executor)))
+    })
+}

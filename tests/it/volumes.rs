@@ -1,0 +1,119 @@
+//! Workspaces in volumes of an engine: the main job, everything taken back, nothing lost when somebody dies.
+
+use std::{fs, os::unix::fs::MetadataExt as _};
+
+use serde_json::json;
+
+use crate::ground::{Engine, Ground, Leaks, path, text};
+
+const COMMITS: &str = "echo made >made && git add made && git commit -qm made";
+
+const VOLUME: [&str; 4] = ["--workspace", "volume", "--format", "json"];
+
+#[test]
+fn needs_docker_a_command_commits_in_a_volume_and_its_branch_comes_back() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let before = repository.fingerprint();
+    // What git would execute of a clone is never executed here.
+    let script = format!(
+        "{COMMITS} && mkdir -p .git/hooks && echo 'touch {0}' >.git/hooks/post-checkout && \
+         chmod +x .git/hooks/post-checkout && git config core.fsmonitor 'touch {0}' && echo more >more",
+        ground.path("evil").display()
+    );
+    let run = engine.run(&ground, &repository, &VOLUME, &script).run();
+    let run = run.ok().json();
+    engine.nothing_left(&ground, "it ended");
+    assert!(repository.fingerprint() == before, "the user's repository");
+    let (id, workspace) = (text(&run["id"]).to_owned(), path(&run["workspace"]));
+    let made = fs::metadata(workspace.join("made")).unwrap();
+    assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
+    // It goes on where it was, in a volume again.
+    let words = ["resume", &id, "--", "cat", "made", "more"];
+    engine
+        .call(&ground, &words)
+        .run()
+        .ok()
+        .says("made")
+        .says("more");
+    engine.nothing_left(&ground, "it was resumed");
+    // What was not committed keeps it, until it is saved first.
+    engine.call(&ground, &["rm", &id]).run().code(4);
+    assert!(workspace.join("more").exists());
+    engine.call(&ground, &["rm", "--force", &id]).run().ok();
+    assert!(!workspace.exists());
+    assert!(!ground.path("evil").exists(), "code of the clone was run");
+    let kept = repository.git(["for-each-ref", "--format=%(refname)", "refs/groundcrew"]);
+    let snapshot = kept
+        .lines()
+        .find(|name| name.contains("snapshots"))
+        .unwrap_or_else(|| panic!("no snapshot: {kept}"));
+    let held = repository.git(["ls-tree", "--name-only", snapshot]);
+    assert!(held.contains("more") && held.contains("made"), "{held}");
+    // One that only committed goes whole, and its branch stays.
+    let run = engine.run(&ground, &repository, &VOLUME, COMMITS).run();
+    let run = run.ok().json();
+    engine
+        .call(&ground, &["close", text(&run["id"])])
+        .run()
+        .ok();
+    let branch = text(&run["branch"]);
+    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
+    assert!(!path(&run["workspace"]).exists());
+    engine.nothing_left(&ground, "it was closed");
+    ground.until_quiet();
+}
+
+#[test]
+fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let file = ground.path("points");
+    let options = ["--workspace", "volume"];
+    let call = engine.run(&ground, &repository, &options, "true");
+    call.note_points(&file).run().ok();
+    let points = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let leaks = Leaks::watch(&ground, &[&repository]);
+    for point in points
+        .lines()
+        .take_while(|point| *point != "start.after")
+        // Before it there is nothing in the engine, as in a run without a volume.
+        .skip_while(|point| !point.starts_with("create"))
+    {
+        let fault = format!("{point}=kill9");
+        let call = engine.run(&ground, &repository, &options, "exec sleep 600");
+        let outcome = call.fault(&fault).run();
+        assert_eq!(outcome.signal, Some(9), "{fault}: {outcome:?}");
+        let recovered = engine.recover(&ground);
+        for name in ["stuck", "kept", "strays", "unknown", "busy"] {
+            assert_eq!(recovered[name], json!([]), "{fault}: {recovered:#}");
+        }
+        engine.nothing_left(&ground, &fault);
+        leaks.none(&fault);
+    }
+    // Killed while its agent works: the agent goes on, and what it did comes back with whoever comes next.
+    let script = format!("{COMMITS} && echo begun && exec sleep 600");
+    let job = engine.run(&ground, &repository, &options, &script).spawn();
+    job.until_out("begun");
+    job.signal(rustix::process::Signal::KILL);
+    job.wait();
+    let runs = ground.runs(false);
+    let (id, workspace) = (text(&runs[0]["id"]), path(&runs[0]["workspace"]));
+    assert!(!workspace.join("made").exists());
+    // Somebody else takes the container away; the volume is all that is left of the work.
+    for container in engine.containers(&ground) {
+        engine.docker(&["rm", "--force", &container]);
+    }
+    engine.recover(&ground);
+    engine.nothing_left(&ground, "recovered");
+    assert_eq!(
+        fs::read_to_string(workspace.join("made")).unwrap(),
+        "made\n"
+    );
+    engine.call(&ground, &["close", id]).run().ok();
+    let branch = text(&runs[0]["branch"]);
+    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
+}
