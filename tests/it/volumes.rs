@@ -117,3 +117,39 @@ fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
     let branch = text(&runs[0]["branch"]);
     assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
 }
+
+#[test]
+fn needs_docker_doctor_tells_what_the_engine_can_enforce() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let docker = |call: crate::ground::Call, code| {
+        let diagnosis = call.run().code(code).json();
+        let checks = diagnosis["checks"].as_array().unwrap();
+        let docker = checks
+            .iter()
+            .find(|check| check["name"] == "executor docker");
+        docker.unwrap().clone()
+    };
+    let words = ["--format", "json", "doctor"];
+    let told = docker(engine.call(&ground, &words), 0);
+    let fact = |name: &str| {
+        let facts = told["facts"].as_array().unwrap();
+        let fact = facts.iter().find(|fact| fact["name"] == name);
+        text(&fact.unwrap_or_else(|| panic!("no {name}: {told:#}"))["value"]).to_owned()
+    };
+    assert_eq!(fact("engine"), engine.endpoint());
+    assert!(fact("API").starts_with("1."), "{told:#}");
+    assert!(["v1", "v2"].contains(&fact("cgroup").as_str()), "{told:#}");
+    assert!(fact("limits").contains("memory"), "{told:#}");
+    // The engine of these tests has no default network.
+    assert!(fact("networks").starts_with("none"), "{told:#}");
+    assert!(!fact("networks").contains("default"), "{told:#}");
+    assert!(!fact("version").is_empty() && !fact("supervisor").is_empty());
+    // An engine that cannot be spoken to yet is told with what to do.
+    let guarded = engine
+        .call(&ground, &words)
+        .env("DOCKER_HOST", "tcp://127.0.0.1:2376")
+        .env("DOCKER_TLS_VERIFY", "1");
+    let told = docker(guarded, 1);
+    assert!(text(&told["error"]["message"]).contains("TLS"), "{told:#}");
+}

@@ -176,23 +176,7 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         (false, _) if docker => Kind::Clone,
         (false, _) => Kind::Worktree,
     });
-    if kind == Kind::Volume && !docker {
-        return Err(Failing::usage(
-            "a volume is part of a container; use it with --executor docker",
-        ));
-    }
-    // What was made for the run can be in a volume as well; what is the user's own stays where it is.
-    let storage = match kind {
-        _ if !docker => None,
-        Kind::Volume => Some("volume"),
-        Kind::Clone | Kind::Scratch | Kind::Ephemeral => Some("auto"),
-        Kind::Worktree | Kind::InPlace => None,
-    };
-    let kind = if kind == Kind::Volume {
-        Kind::Clone
-    } else {
-        kind
-    };
+    let (kind, storage) = stored(kind, docker)?;
     let of_git = matches!(kind, Kind::Worktree | Kind::Clone);
     let repositories: Vec<PathBuf> = match (kind, named) {
         (Kind::Scratch | Kind::Ephemeral, named) if !named.is_empty() => {
@@ -270,6 +254,27 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         task: None,
         tenant: None,
     })
+}
+
+/// Says where a workspace is while a container lives, and what it is apart from that.
+fn stored(kind: Kind, docker: bool) -> Result<(Kind, Option<&'static str>), Failing> {
+    if kind == Kind::Volume && !docker {
+        return Err(Failing::usage(
+            "a volume is part of a container; use it with --executor docker",
+        ));
+    }
+    // What was made for the run can be in a volume as well; what is the user's own stays where it is.
+    let storage = match kind {
+        _ if !docker => None,
+        Kind::Volume => Some("volume"),
+        Kind::Clone | Kind::Scratch | Kind::Ephemeral => Some("auto"),
+        Kind::Worktree | Kind::InPlace => None,
+    };
+    let kind = match kind {
+        Kind::Volume => Kind::Clone,
+        kind => kind,
+    };
+    Ok((kind, storage))
 }
 
 /// Makes what is asked of one repository.

@@ -31,13 +31,15 @@ use crate::{
     labels::{ATTEMPT, CARRIER, INSTALL, ROLE},
     options::{Control, Options, Storage},
     place::{Place, Root},
-    volumes,
+    tree, volumes,
 };
 
 /// What is written down about it.
 const NOTE: &str = "away";
 /// Written down before the container starts: from then on the workspace in the volume is the one that counts.
 pub(crate) const LEFT: &str = "left";
+/// Written down when the workspace is back.
+pub(crate) const HOME: &str = "home";
 
 const VERSION: u32 = 1;
 
@@ -66,7 +68,7 @@ pub(crate) struct Away {
 
 impl Away {
     /// Plans for an engine that sees the files of this host; none if nothing is to be in a volume.
-    pub(crate) fn asked(
+    pub(crate) async fn asked(
         spec: &InstanceSpec,
         options: &Options,
         image: &str,
@@ -80,7 +82,7 @@ impl Away {
         else {
             return Ok(None);
         };
-        let print = crate::tree::print(workspace)?;
+        let print = print(workspace).await?;
         Ok(Some(Self {
             version: VERSION,
             ours: false,
@@ -97,7 +99,7 @@ impl Away {
     /// # Errors
     ///
     /// `Unsupported`, saying what to do, when something of this host is asked for that cannot be taken along.
-    pub(crate) fn forced(
+    pub(crate) async fn forced(
         spec: &InstanceSpec,
         options: &Options,
         image: &str,
@@ -125,14 +127,17 @@ impl Away {
                 "the engine does not see the files of this host, so the workspace cannot be used where it is; use --workspace volume",
             );
         }
-        let print = spec.workspace.as_deref().map(crate::tree::print);
+        let print = match &spec.workspace {
+            Some(workspace) => Some(print(workspace).await?),
+            None => None,
+        };
         Ok(Self {
             version: VERSION,
             ours: true,
             image: image.to_owned(),
             user,
             workspace: spec.workspace.clone(),
-            print: print.transpose()?,
+            print,
             labels,
         })
     }
@@ -181,7 +186,7 @@ impl Away {
                 continue;
             };
             let there = Self::read(&place)?.and_then(|away| away.workspace);
-            if there.as_ref() == Some(workspace) && !place.has(crate::home::HOME)? {
+            if there.as_ref() == Some(workspace) && !place.has(HOME)? {
                 return Err(Error::new(
                     ErrorKind::Conflict,
                     "the workspace is in the volume of another instance, and not brought back yet; end that one, or let `groundcrew recover` bring it back",
@@ -265,7 +270,7 @@ impl Away {
                 }
                 make().await
             }
-            made => made,
+            first => first,
         }
     }
 
@@ -338,6 +343,16 @@ impl Away {
         }
         archive.into_inner().map_err(failed)
     }
+}
+
+/// Tells a workspace from one that was changed; see [`tree::print`].
+async fn print(workspace: &Path) -> Result<u64, Error> {
+    let workspace = workspace.to_owned();
+    tokio::task::spawn_blocking(move || tree::print(&workspace))
+        .await
+        .map_err(|e| {
+            Error::new(ErrorKind::Panicked, "looking at the workspace was given up").with_source(e)
+        })?
 }
 
 /// Makes a container that is not meant to be started.

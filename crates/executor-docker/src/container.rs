@@ -8,7 +8,7 @@ use std::{
 use bollard::{
     models::{
         ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountType,
-        RestartPolicy, RestartPolicyNameEnum,
+        MountVolumeOptions, RestartPolicy, RestartPolicyNameEnum,
     },
     query_parameters::CreateContainerOptions,
 };
@@ -21,8 +21,9 @@ use groundcrew_core::{
 use crate::{
     away::{Away, unstarted},
     engine::{Engine, said},
+    image::Image,
     inside,
-    labels::Labels,
+    labels::{Labels, OF_IMAGE, ROLE},
     limits::EngineLimits,
     options::{Bind, Options},
     place::{CONTROL, Place},
@@ -35,7 +36,7 @@ pub(crate) struct Order<'a> {
     pub(crate) id: &'a InstanceId,
     pub(crate) spec: &'a InstanceSpec,
     pub(crate) options: &'a Options,
-    pub(crate) image: &'a str,
+    pub(crate) image: &'a Image,
     pub(crate) user: (u32, u32),
     pub(crate) program: &'a Path,
     pub(crate) place: &'a Place,
@@ -76,6 +77,20 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Result<Mount, Error> {
         read_only: Some(read_only),
         ..Mount::default()
     })
+}
+
+/// A volume without a name that an image wants; it goes with its container.
+fn of_image(target: &str, mut labels: HashMap<String, String>) -> Mount {
+    labels.insert(ROLE.to_owned(), OF_IMAGE.to_owned());
+    Mount {
+        typ: Some(MountType::VOLUME),
+        target: Some(target.to_owned()),
+        volume_options: Some(MountVolumeOptions {
+            labels: Some(labels),
+            ..MountVolumeOptions::default()
+        }),
+        ..Mount::default()
+    }
 }
 
 /// Checks that what is mounted exists, so that the error names it, and that it is not the engine itself.
@@ -141,7 +156,7 @@ impl Order<'_> {
     pub(crate) async fn is_seen(&self, engine: &Engine) -> Result<bool, Error> {
         let name = format!("{}-look", name(self.id));
         let mounts = vec![self.control()?];
-        match unstarted(engine, &name, self.image, &self.labels()?, mounts).await {
+        match unstarted(engine, &name, &self.image.id, &self.labels()?, mounts).await {
             Ok(container) => {
                 engine.remove(&container).await?;
                 Ok(true)
@@ -154,7 +169,7 @@ impl Order<'_> {
     fn mounts(&self, engine: &Engine) -> Result<Vec<Mount>, Error> {
         let mut mounts = Vec::new();
         let away = self.away.as_ref();
-        if !away.is_some_and(|away| away.ours) {
+        if away.is_none_or(|away| !away.ours) {
             mounts.push(bind(self.program, Path::new(inside::PROGRAM), true)?);
             mounts.push(self.control()?);
             mounts.push(bind(self.logs, Path::new(inside::LOGS), false)?);
@@ -163,7 +178,7 @@ impl Order<'_> {
             check_source(engine, workspace)?;
             // For one in a volume it only has to be text.
             let mount = bind(workspace, workspace, false)?;
-            if !away.is_some_and(|away| away.workspace.is_some()) {
+            if away.is_none_or(|away| away.workspace.is_none()) {
                 mounts.push(mount);
             }
         }
@@ -186,6 +201,14 @@ impl Order<'_> {
         {
             check_source(engine, source)?;
             mounts.push(bind(source, target, *read_only)?);
+        }
+        // Those of the image as well, with labels: an engine that dies while it makes them forgets whose they are.
+        let labels = self.labels()?;
+        for target in &self.image.volumes {
+            let taken = |mount: &Mount| mount.target.as_ref() == Some(target);
+            if !mounts.iter().any(taken) {
+                mounts.push(of_image(target, labels.clone()));
+            }
         }
         Ok(mounts)
     }
@@ -231,7 +254,7 @@ impl Order<'_> {
             ..HostConfig::default()
         };
         Ok(ContainerCreateBody {
-            image: Some(self.image.to_owned()),
+            image: Some(self.image.id.clone()),
             // In place of the image's own, which would swallow us.
             entrypoint: Some(vec![inside::PROGRAM.to_owned()]),
             cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),

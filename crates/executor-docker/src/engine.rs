@@ -9,8 +9,8 @@ use bollard::{
     errors::Error as EngineError,
     models::{ContainerSummaryStateEnum, PortMap, SystemInfo, SystemVersion},
     query_parameters::{
-        InspectContainerOptions, ListContainersOptions, LogsOptions, RemoveContainerOptions,
-        StopContainerOptions,
+        InspectContainerOptions, ListContainersOptions, ListNetworksOptions, LogsOptions,
+        RemoveContainerOptions, StopContainerOptions,
     },
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -20,8 +20,8 @@ use tokio::{sync::Mutex, time::Instant};
 /// Where an engine listens if nobody says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
 
-/// The timeout of the client itself; ours are shorter, but for ending a container.
-const CLIENT_TIMEOUT: u64 = 600;
+/// The timeout of the client itself, in seconds; every call has one of ours, which is shorter or minds what moves.
+const CLIENT_TIMEOUT: u64 = 24 * 60 * 60;
 
 /// How much of what an engine said goes into an error.
 const SAID: usize = 600;
@@ -322,6 +322,16 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the names of all networks, in order.
+    pub(crate) async fn networks(&self) -> Result<Vec<String>, Error> {
+        let client = self.client().await?;
+        let call = client.list_networks(None::<ListNetworksOptions>);
+        let found = self.call("listing networks", call).await?;
+        let mut names: Vec<_> = found.into_iter().filter_map(|one| one.name).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Returns the networks that a container has, and where its ports are reached.

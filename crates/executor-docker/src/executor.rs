@@ -229,10 +229,11 @@ impl DockerExecutor {
                 let away = Away::forced(
                     order.spec,
                     options,
-                    order.image,
+                    &order.image.id,
                     order.user,
                     order.labels()?,
                 )
+                .await
                 .map_err(|refusal| refusal.with("engine", engine.endpoint()).with_source(error))?;
                 away.write(order.place)?;
                 away.check_alone(&self.root, id)?;
@@ -389,7 +390,7 @@ impl Executor for DockerExecutor {
             logs: &logs,
             away: None,
         };
-        order.away = Away::asked(spec, &options, &image, user, order.labels()?)?;
+        order.away = Away::asked(spec, &options, &image.id, user, order.labels()?).await?;
         progress.line("creating the container");
         place.begin_creating()?;
         let container = match self.ask(&mut order, exec, progress).await {
@@ -442,22 +443,23 @@ impl Executor for DockerExecutor {
             return Ok(Undone::NotOurs(why));
         }
         // Before anything is touched: an engine that does not answer leaves all as it was.
-        let mut things = life::things(&self.engine, &self.install, id).await?;
+        let away = place.as_ref().map(Away::read).transpose()?.flatten();
+        // Without any of these, all that there are go with the container.
+        let asked = place.as_ref().map(Place::creating_since).transpose()?;
+        let asked = asked.flatten();
+        let volumes = place.is_none() || asked.is_some() || away.is_some();
+        let mut things = life::things(&self.engine, &self.install, id, volumes).await?;
         let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,
             Err(why) => return Ok(Undone::NotOurs(why)),
         };
         let mut place = place;
         let mut removed = false;
-        let mut until = None;
         if let Some(place) = &mut place {
             place.set_aside(id)?;
-            // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
-            if let Some(asked) = place.creating_since()? {
-                let since = asked.max(self.engine.answering_since());
-                until = Some(since + life::late(Away::read(place)?.is_some()));
-            }
         }
+        // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
+        let until = asked.map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
         loop {
             if chosen.is_some() || !things.carriers.is_empty() || !things.volumes.is_empty() {
                 self.take(id, place.as_ref(), chosen.as_ref(), &things)
@@ -468,7 +470,7 @@ impl Executor for DockerExecutor {
             } else {
                 tokio::time::sleep(life::LOOK).await;
             }
-            things = life::things(&self.engine, &self.install, id).await?;
+            things = life::things(&self.engine, &self.install, id, volumes).await?;
             chosen = match life::chosen(things.containers.clone(), identity) {
                 Ok(chosen) => chosen,
                 // Ours is gone; what is left only has its labels.
@@ -492,7 +494,8 @@ impl Executor for DockerExecutor {
             Ok(place) => place,
             Err(error) => return Ok(Presence::Unknown(Chain(&error).to_string())),
         };
-        Ok(match life::things(&self.engine, &self.install, id).await {
+        let things = life::things(&self.engine, &self.install, id, place.is_none());
+        Ok(match things.await {
             Ok(things) => {
                 let named = |name: &str| Presence::Present(Identity(name.to_owned()));
                 match (things.containers.into_iter().next(), place) {

@@ -21,7 +21,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::{
-    away::{Away, LEFT, OWN, WORK},
+    away::{Away, HOME, LEFT, OWN, WORK},
     engine::Engine,
     inside, life,
     place::{self, Place, Root},
@@ -31,8 +31,6 @@ use crate::{
 
 /// Written down when the workspace of this host is about to be replaced: from then on it is no longer what it was.
 const SWAPPING: &str = "swapping";
-/// Written down when the workspace is back.
-pub(crate) const HOME: &str = "home";
 /// Written down when the logs are back.
 const LOGGED: &str = "logged";
 
@@ -110,7 +108,13 @@ async fn bring_workspace(
     archive: ByteStream,
 ) -> Result<(), Error> {
     if !place.has(SWAPPING)? {
-        check_unchanged(&path, away.print)?;
+        let (path, print) = (path.clone(), away.print);
+        tokio::task::spawn_blocking(move || check_unchanged(&path, print))
+            .await
+            .map_err(|e| {
+                Error::new(ErrorKind::Panicked, "looking at the workspace was given up")
+                    .with_source(e)
+            })??;
     }
     let (name, user) = (format!(".groundcrew-incoming-{id}"), foreign(away.user));
     let parent = path.parent().unwrap_or(&path).to_owned();

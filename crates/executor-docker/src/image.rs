@@ -13,7 +13,15 @@ use crate::{
     program::Program,
 };
 
-/// Finds the image, or pulls it; returns its id.
+/// An image that the engine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) id: String,
+    /// Where its containers get volumes of their own.
+    pub(crate) volumes: Vec<String>,
+}
+
+/// Finds the image, or pulls it.
 ///
 /// # Errors
 ///
@@ -23,24 +31,24 @@ pub(crate) async fn settle(
     options: &Options,
     program: &Program,
     progress: &dyn Progress,
-) -> Result<String, Error> {
+) -> Result<Image, Error> {
     let name = &options.image;
     if options.pull == Pull::Always {
         match pull(engine, name, progress).await {
             Ok(()) => {}
             // One that is there is used whatever the registry says.
             Err(error) => match find(engine, name, program).await? {
-                Some(id) => {
+                Some(image) => {
                     progress.line(&format!(
                         "{name} could not be pulled; the one that is there is used"
                     ));
-                    return Ok(id);
+                    return Ok(image);
                 }
                 None => return Err(error),
             },
         }
-    } else if let Some(id) = find(engine, name, program).await? {
-        return Ok(id);
+    } else if let Some(image) = find(engine, name, program).await? {
+        return Ok(image);
     } else if options.pull == Pull::Missing {
         pull(engine, name, progress).await?;
     }
@@ -54,8 +62,8 @@ pub(crate) async fn settle(
     })
 }
 
-/// Returns the id of an image that the engine has.
-async fn find(engine: &Engine, name: &str, program: &Program) -> Result<Option<String>, Error> {
+/// Looks for an image in the engine.
+async fn find(engine: &Engine, name: &str, program: &Program) -> Result<Option<Image>, Error> {
     let client = engine.client().await?;
     let found = match engine
         .call("looking for the image", client.inspect_image(name))
@@ -79,7 +87,13 @@ async fn find(engine: &Engine, name: &str, program: &Program) -> Result<Option<S
         .with("supervisor", format!("linux/{}", program.architecture)));
     }
     match found.id {
-        Some(id) => Ok(Some(id)),
+        Some(id) => Ok(Some(Image {
+            id,
+            volumes: found
+                .config
+                .and_then(|config| config.volumes)
+                .unwrap_or_default(),
+        })),
         None => Err(Error::new(
             ErrorKind::Protocol,
             "the engine has the image but tells no id of it",

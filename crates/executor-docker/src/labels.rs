@@ -23,6 +23,9 @@ pub(crate) const ROLE: &str = "dev.groundcrew.role";
 /// The role of a container that is never started: volumes are filled and read through it.
 pub(crate) const CARRIER: &str = "carrier";
 
+/// The role of a volume that the image of a container wants.
+pub(crate) const OF_IMAGE: &str = "image";
+
 /// Who made an object, and for what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::{Engine, Listed, said},
-    labels::{ATTEMPT, CARRIER, INSTALL, Labels, ROLE},
+    labels::{ATTEMPT, CARRIER, INSTALL, Labels, OF_IMAGE, ROLE},
     volumes::{self, Volume},
 };
 
@@ -23,13 +23,8 @@ const UP_TIME: Duration = Duration::from_secs(30);
 /// How long processes may take after they were asked to end, the supervisor's own killing included.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since the engine
-/// answers whatever it is asked.
-///
-/// One that mounts nothing of this host is not refused when its directory is gone, and so is looked for longer.
-pub(crate) const fn late(has_volumes: bool) -> Duration {
-    Duration::from_secs(if has_volumes { 5 } else { 3 })
-}
+/// How long a container is looked for that the engine was asked for and nobody saw: since it was asked, and since it answers.
+pub(crate) const LATE: Duration = Duration::from_secs(5);
 
 /// How long a container may seem to run whose supervisor listens no more.
 pub(crate) const GOING: Duration = Duration::from_secs(10);
@@ -183,17 +178,25 @@ pub(crate) async fn find(
     Ok(containers(engine, install, id).await?.0)
 }
 
-/// Finds everything of an instance. Of volumes only those of our names: others with our labels are somebody else's.
+/// Finds everything of an instance, with its volumes where it may have some.
+///
+/// Of volumes only those of our names and those of its image: others with our labels are somebody else's.
 pub(crate) async fn things(
     engine: &Engine,
     install: &InstallId,
     id: &InstanceId,
+    may_have_volumes: bool,
 ) -> Result<Things, Error> {
     let (containers, carriers) = containers(engine, install, id).await?;
-    let mut volumes = engine.volumes(filters(install, id)).await?;
+    let mut volumes = if may_have_volumes {
+        engine.volumes(filters(install, id)).await?
+    } else {
+        Vec::new()
+    };
     volumes.retain(|volume| {
         is_of(&volume.labels, install, id)
-            && [volumes::own(id), volumes::work(id)].contains(&volume.name)
+            && (volume.labels.get(ROLE).map(String::as_str) == Some(OF_IMAGE)
+                || [volumes::own(id), volumes::work(id)].contains(&volume.name))
     });
     Ok(Things {
         containers,

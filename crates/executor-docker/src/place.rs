@@ -332,17 +332,20 @@ impl Place {
 
     /// Returns when the engine was asked for a container that it may still be about to make; none if it answered.
     ///
-    /// What was written before this machine was started, or not to its end, counts as asked now.
+    /// What was written by somebody else's clock, or not to its end, counts as asked now.
     pub(crate) fn creating_since(&self) -> Result<Option<Instant>, Error> {
         let Some(text) = self.read(CREATING)? else {
             return Ok(None);
         };
         let asked = std::str::from_utf8(&text).ok();
         let asked = asked.and_then(|text| text.parse().ok());
-        let ago = asked.and_then(|asked| uptime().checked_sub(Duration::from_nanos(asked)));
+        let ago = asked
+            .map(Duration::from_nanos)
+            .and_then(|asked| uptime().checked_sub(asked));
         let now = Instant::now();
-        let since = ago.and_then(|ago| now.checked_sub(ago));
-        Ok(Some(since.unwrap_or(now)))
+        Ok(Some(
+            ago.and_then(|ago| now.checked_sub(ago)).unwrap_or(now),
+        ))
     }
 
     /// Whether something of that name was written down.

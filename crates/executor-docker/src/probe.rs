@@ -51,11 +51,19 @@ pub(crate) async fn probe(
         .push(name);
     }
     fact("limits", limits.join(", "));
-    let networks = match info.plugins.and_then(|plugins| plugins.network) {
-        Some(drivers) if drivers.iter().any(|driver| driver == "bridge") => "none, default, named",
-        _ => "none, named",
-    };
-    fact("networks", networks.to_owned());
+    let networks = engine.networks().await?;
+    let has_default = networks.iter().any(|name| name == "bridge");
+    // The host's own is never given.
+    let known = networks
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !["bridge", "host", "none"].contains(name));
+    let policies: Vec<&str> = ["none"]
+        .into_iter()
+        .chain(has_default.then_some("default"))
+        .chain(known)
+        .collect();
+    fact("networks", policies.join(", "));
     match program {
         Ok(program) => fact(
             "supervisor",

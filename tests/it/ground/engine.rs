@@ -137,6 +137,11 @@ impl Engine {
         engine
     }
 
+    /// Returns where it listens.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// Returns its socket.
     pub(crate) fn socket(&self) -> &Path {
         Path::new(self.endpoint.strip_prefix("unix://").unwrap())
@@ -350,7 +355,10 @@ impl Engine {
             }
         }
         let containers = private.directory.path().join("data/containers");
+        // One without this file is what a kill left before the engine itself knew of it; nobody can ask it for that.
+        let known = |entry: &fs::DirEntry| entry.path().join("config.v2.json").exists();
         let kept = fs::read_dir(containers).into_iter().flatten().flatten();
+        let kept = kept.filter(known);
         found.extend(
             kept.map(|entry| format!("directory {}", PathBuf::from(entry.file_name()).display())),
         );

@@ -4,6 +4,7 @@
 //! no absolute times: they belong to a machine.
 
 pub(crate) mod clock;
+mod containers;
 mod ending;
 mod many;
 mod place;
@@ -48,14 +49,14 @@ pub(crate) fn run(metadata: &Metadata, full: bool, iterations: usize) -> Result<
         .check()?;
     let place = Place::new(metadata.target_directory.join("release/groundcrew"))?;
     console::say(format!("in {}", place.path("").display()));
-    let measured = rows(&place, full, iterations);
+    let measured = rows(&place, metadata, full, iterations);
     // Whatever happened, nothing of the bench stays.
     let removed = place.remove();
     measured?;
     removed
 }
 
-fn rows(place: &Place, full: bool, iterations: usize) -> Result<()> {
+fn rows(place: &Place, metadata: &Metadata, full: bool, iterations: usize) -> Result<()> {
     console::say(local(place, iterations)?.to_string());
     if process::is_installed("strace") {
         let syncs = place.syncs_until_running()?;
@@ -76,6 +77,13 @@ fn rows(place: &Place, full: bool, iterations: usize) -> Result<()> {
         console::say(detached(place, iterations)?.to_string());
     } else {
         console::remark("SKIPPED: detached launch; there is no tmux to compare with");
+    }
+    if process::is_installed("dockerd") && rustix::process::geteuid().is_root() {
+        for row in containers::launches(place, metadata, iterations)? {
+            console::say(row.to_string());
+        }
+    } else {
+        console::remark("SKIPPED: launches in containers; root and an engine are needed for them");
     }
     console::say(streams::stdout(place, iterations.div_ceil(3))?.to_string());
     console::say(ending::stubborn(place, iterations.div_ceil(3))?.to_string());

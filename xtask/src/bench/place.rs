@@ -102,6 +102,11 @@ impl Place {
         Ok(())
     }
 
+    /// Returns the program of the agent.
+    pub(super) fn agent(&self) -> &Path {
+        &self.agent
+    }
+
     /// Returns the command that writes so many bytes.
     pub(super) fn flood(&self, bytes: u64) -> [PathBuf; 3] {
         let count = bytes.to_string();
@@ -144,12 +149,24 @@ impl Place {
         &self,
         launch: impl FnOnce(&[PathBuf]) -> Result<()>,
     ) -> Result<Duration> {
-        let stamp = self.path("stamp");
-        let argv = [self.agent.clone(), "bench-agent".into(), stamp.clone()];
+        self.until_stamped(&self.path("stamp"), launch)
+    }
+
+    /// As `until_running`, with the file that the agent writes.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the agent did not write its time.
+    pub(super) fn until_stamped(
+        &self,
+        stamp: &Path,
+        launch: impl FnOnce(&[PathBuf]) -> Result<()>,
+    ) -> Result<Duration> {
+        let argv = [self.agent.clone(), "bench-agent".into(), stamp.to_owned()];
         let before = now();
         launch(&argv)?;
-        let text = fs::read_to_string(&stamp).context("the agent wrote no time")?;
-        fs::remove_file(&stamp).context("cannot remove the agent's time")?;
+        let text = fs::read_to_string(stamp).context("the agent wrote no time")?;
+        fs::remove_file(stamp).context("cannot remove the agent's time")?;
         let after: u64 = text.trim().parse().context("the agent wrote no time")?;
         let taken = after
             .checked_sub(before)
@@ -292,7 +309,12 @@ impl Place {
     }
 }
 
-fn id_of(printed: &[u8]) -> Result<String> {
+/// Reads the id of a run out of a document.
+///
+/// # Errors
+///
+/// Fails when it has none.
+pub(super) fn id_of(printed: &[u8]) -> Result<String> {
     let run: Run =
         serde_json::from_slice(printed).context("`run` printed no document with an id")?;
     Ok(run.id)

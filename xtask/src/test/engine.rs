@@ -74,6 +74,11 @@ impl Engine {
         format!("unix://{}", self.directory.join("docker.sock").display())
     }
 
+    /// Returns the supervisor that its containers get.
+    pub(crate) fn supervisor(&self) -> &Path {
+        &self.supervisor
+    }
+
     /// Begins a call of the engine's own client.
     pub(crate) fn docker(&self) -> Cmd {
         Cmd::new("docker").args(["--host", &self.endpoint()])
@@ -97,7 +102,7 @@ impl Engine {
     }
 
     /// Returns what the tests are told of it.
-    pub(super) fn variables(&self) -> [(&'static str, String); 3] {
+    pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         [
             ("GROUNDCREW_TEST_ENGINE", self.endpoint()),
             (

@@ -266,3 +266,27 @@ fn leases_depend_on_who_stays() {
         Lease::After(std::time::Duration::from_secs(5))
     );
 }
+
+#[test]
+fn a_volume_is_a_clone_in_a_container_and_nothing_elsewhere() {
+    let root = repository();
+    let here = at(root.path(), NONE);
+    let docker = ["--executor", "docker", "--image", "i"];
+    for (kind, storage) in [("volume", "volume"), ("clone", "auto")] {
+        let words = [&docker[..], &["--workspace", kind]].concat();
+        let request = made(&words, &here).unwrap();
+        assert!(
+            matches!(request.workspace, WorkspaceRequest::Clone { .. }),
+            "{kind}"
+        );
+        assert_eq!(request.options["storage"], storage);
+    }
+    let words = [&docker[..], &["--workspace", "bind", "--control", "exec"]].concat();
+    let request = made(&words, &here).unwrap();
+    assert!(!request.options.contains_key("storage"));
+    assert_eq!(request.options["control"], "exec");
+    assert!(made(&["--workspace", "volume"], &here).is_err());
+    // No other executor knows the option.
+    let request = made(&["--workspace", "clone"], &here).unwrap();
+    assert!(request.options.is_empty());
+}

@@ -30,6 +30,21 @@ async fn needs_docker_a_bridge_through_the_engine_does_what_the_socket_does() {
     instance.start(&other, &big).await.unwrap();
     let (said, exit) = read_until(&*instance, &other, Offset(0), "").await;
     assert_eq!((said.len(), exit.unwrap().code), (20_000_000, Some(5)));
+    // Files go in and come out.
+    let file = ground.root.path().join("file");
+    std::fs::write(&file, "f".repeat(3_000_000)).unwrap();
+    let tar = groundcrew_supervisor::archive::pack(&file).unwrap();
+    let inside = std::path::Path::new("/tmp/in");
+    instance.put_archive(inside, tar).await.unwrap();
+    let back = instance.get_archive(inside).await.unwrap();
+    let out = ground.root.path().join("out");
+    groundcrew_supervisor::archive::unpack(&out, back)
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::metadata(out.join("file")).unwrap().len(),
+        3_000_000
+    );
     // Another controller comes.
     drop(instance);
     let again = ground.again().connect(&id).await.unwrap();

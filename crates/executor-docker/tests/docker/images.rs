@@ -24,6 +24,25 @@ async fn c32_needs_docker_any_image_runs_the_command_and_not_its_own() {
     let (said, exit) = ran(&*instance, &words(&["/busybox", "echo", "alone"])).await;
     assert_eq!((said.as_str(), exit.code), ("alone\n", Some(0)));
     ground.executor.delete(&id, None).await.unwrap();
+    // The same with nothing but a volume that may be written, and reached through the engine.
+    let workspace = ground.root.path().join("workspace");
+    std::fs::create_dir(&workspace).unwrap();
+    let id = fresh();
+    let options = json!({"image": ONE, "storage": "volume", "read_only": true, "control": "exec"});
+    let mut spec = ground.spec(options);
+    spec.workspace = Some(workspace.clone());
+    ground
+        .executor
+        .create(&id, &spec, &crate::ground::Silent)
+        .await
+        .unwrap();
+    let instance = ground.executor.connect(&id).await.unwrap();
+    let script = format!("echo alone >'{}/said'", workspace.display());
+    let (said, exit) = ran(&*instance, &words(&["/busybox", "sh", "-c", &script])).await;
+    assert_eq!((said.as_str(), exit.code), ("", Some(0)));
+    ground.executor.delete(&id, None).await.unwrap();
+    let said = std::fs::read_to_string(workspace.join("said")).unwrap();
+    assert_eq!(said, "alone\n");
     ground.nothing_left();
 }
 

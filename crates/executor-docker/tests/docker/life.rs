@@ -134,6 +134,12 @@ async fn f109_f112_f119_needs_docker_removal_takes_all_whoever_else_removes() {
     let created = ground.create(&id, json!({})).await.unwrap();
     let names = "{{range .Mounts}}{{if eq .Type \"volume\"}}{{.Name}}{{end}}{{end}}";
     let volume = ground.docker(&["inspect", "-f", names, &created.identity.0]);
+    // It can be told whose it is, also where an engine dies before it has the container.
+    let labels = "{{index .Labels \"dev.groundcrew.attempt\"}}";
+    assert_eq!(
+        ground.docker(&["volume", "inspect", "-f", labels, &volume]),
+        id.as_str()
+    );
     let volumes = || ground.docker(&["volume", "ls", "-q"]);
     assert!(!volume.is_empty() && volumes().contains(&volume));
     let others: Vec<_> = (0..4).map(|_| ground.again()).collect();
@@ -225,8 +231,7 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     // A file that nobody can remove, in the directory that the engine keeps of the container.
     let path = ground.docker(&["inspect", "-f", "{{.ResolvConfPath}}", &created.identity.0]);
     let stuck = std::path::Path::new(&path).with_file_name("stuck");
-    std::fs::write(&stuck, "").unwrap();
-    immutable(&stuck, true);
+    let stuck = Stuck::new(&stuck);
     let error = ground
         .executor
         .delete(&id, Some(&created.identity))
@@ -243,7 +248,7 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     ));
     assert_eq!(other.list().await.unwrap(), std::slice::from_ref(&id));
     assert!(other.delete(&id, Some(&created.identity)).await.is_err());
-    immutable(&stuck, false);
+    drop(stuck);
     assert_eq!(
         other.delete(&id, Some(&created.identity)).await.unwrap(),
         Undone::REMOVED
@@ -251,12 +256,19 @@ async fn f126_needs_docker_a_removal_that_fails_is_told_and_tried_again() {
     ground.nothing_left();
 }
 
-/// Keeps a file from being removed, or no more.
-fn immutable(path: &std::path::Path, so: bool) {
-    let flag = if so { "+i" } else { "-i" };
-    let status = std::process::Command::new("chattr")
-        .arg(flag)
-        .arg(path)
-        .status();
-    assert!(status.unwrap().success());
+/// A file that nobody can remove until this is dropped.
+struct Stuck(std::fs::File);
+
+impl Stuck {
+    fn new(path: &std::path::Path) -> Self {
+        let file = std::fs::File::create(path).unwrap();
+        rustix::fs::ioctl_setflags(&file, rustix::fs::IFlags::IMMUTABLE).unwrap();
+        Self(file)
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        rustix::fs::ioctl_setflags(&self.0, rustix::fs::IFlags::empty()).unwrap();
+    }
 }

@@ -34,8 +34,10 @@ impl<'a> Network<'a> {
 
 impl Drop for Network<'_> {
     fn drop(&mut self) {
-        // Only one without an endpoint can be removed.
-        self.0.docker(&["network", "rm", &self.1]);
+        // Only one without an endpoint can be removed; one that fails by then has told why already.
+        if !std::thread::panicking() {
+            self.0.docker(&["network", "rm", &self.1]);
+        }
     }
 }
 

@@ -130,11 +130,15 @@ async fn f103_needs_docker_without_an_engine_every_verb_says_so() {
         absent.executor.list().await.unwrap_err().kind(),
         ErrorKind::Unavailable
     );
-    let strange = Ground::at("ssh://somewhere");
-    assert_eq!(
-        strange.executor.list().await.unwrap_err().kind(),
-        ErrorKind::Unsupported
-    );
+    for (endpoint, words) in [
+        ("ssh://somewhere", "ssh -L"),
+        ("https://somewhere:2376", "TLS"),
+        ("npipe://somewhere", "unix://"),
+    ] {
+        let error = Ground::at(endpoint).executor.list().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains(words), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

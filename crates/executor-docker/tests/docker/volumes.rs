@@ -228,3 +228,29 @@ async fn f122_needs_docker_a_name_that_contains_another_is_not_it() {
         ground.docker(&["volume", "rm", name]);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f105_needs_docker_a_volume_of_an_image_whose_container_never_was_is_removed() {
+    let ground = Ground::new();
+    ground.images();
+    let id = fresh();
+    let install = format!("dev.groundcrew.install={}", ground.install);
+    let attempt = format!("dev.groundcrew.attempt={id}");
+    // As an engine leaves it that died between the two; and one of the same labels that somebody else made.
+    let make = |extra: &[&str]| {
+        let words = ["volume", "create", "--label", &install, "--label", &attempt];
+        ground.docker(&[&words[..], extra].concat())
+    };
+    make(&["--label", "dev.groundcrew.role=image"]);
+    let other = make(&[]);
+    assert_eq!(
+        ground.executor.list().await.unwrap(),
+        std::slice::from_ref(&id)
+    );
+    assert_eq!(
+        ground.executor.delete(&id, None).await.unwrap(),
+        Undone::REMOVED
+    );
+    assert_eq!(volumes(&ground), other);
+    ground.docker(&["volume", "rm", &other]);
+}

@@ -200,7 +200,7 @@ impl LoggedInstance {
                 "the supervisor cannot be reached, and has not ended yet",
             ))
         };
-        arrived.get_or_try_init(bring).await.map(|()| ())
+        arrived.get_or_try_init(bring).await.copied()
     }
 
     /// Whether a supervisor has the instance.
