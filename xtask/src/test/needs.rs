@@ -8,6 +8,8 @@ use anyhow::{Result, bail};
 use crate::console;
 use crate::process::{self, Cmd};
 
+use super::agents;
+
 /// The oldest git that the tests are made for.
 const OLDEST_GIT: (u32, u32) = (2, 39);
 
@@ -23,15 +25,18 @@ pub(super) struct Need {
     whole: Option<&'static str>,
     /// Says what is wrong with what the machine has.
     lacks: fn() -> Option<String>,
+    /// Gets what no package of Debian's brings, once nothing lacks.
+    fetch: fn() -> Result<()>,
 }
 
-const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 9] = [
     Need {
         name: "git",
         packages: &["git"],
         always: true,
         whole: None,
         lacks: lacks_git,
+        fetch: nothing,
     },
     Need {
         name: "cc",
@@ -39,6 +44,7 @@ const NEEDS: [Need; 8] = [
         always: true,
         whole: None,
         lacks: || lacks_program("cc"),
+        fetch: nothing,
     },
     Need {
         name: "tmux",
@@ -46,6 +52,7 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: None,
         lacks: || lacks_program("tmux"),
+        fetch: nothing,
     },
     Need {
         name: "strace",
@@ -53,6 +60,7 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: None,
         lacks: || lacks_program("strace"),
+        fetch: nothing,
     },
     Need {
         name: "git_lfs",
@@ -60,6 +68,7 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: None,
         lacks: || lacks_program("git-lfs"),
+        fetch: nothing,
     },
     // An engine of our own is started for these; see `engine`.
     Need {
@@ -68,6 +77,15 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: None,
         lacks: lacks_docker,
+        fetch: nothing,
+    },
+    Need {
+        name: "agents",
+        packages: &["nodejs", "npm"],
+        always: false,
+        whole: None,
+        lacks: agents::lacks,
+        fetch: agents::fetch,
     },
     Need {
         name: "bwrap",
@@ -75,6 +93,7 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: Some("example-executor-bwrap"),
         lacks: || lacks_program("bwrap"),
+        fetch: nothing,
     },
     Need {
         name: "python3",
@@ -82,6 +101,7 @@ const NEEDS: [Need; 8] = [
         always: false,
         whole: Some("groundcrew-executor-exec"),
         lacks: || lacks_program("python3"),
+        fetch: nothing,
     },
 ];
 
@@ -169,8 +189,21 @@ fn is_needed(need: &Need, tests: &[String]) -> bool {
             .any(|test| test.contains(&need.marker()) || of_package(test))
 }
 
-/// Installs what is lacking where that is possible; says what still is.
+/// Installs and fetches what is lacking where that is possible; says what still is.
 fn provide(need: &Need) -> Option<String> {
+    install(need).or_else(|| {
+        let fetched = (need.fetch)();
+        fetched.err().map(|error| format!("{error:#}"))
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the table's")]
+fn nothing() -> Result<()> {
+    Ok(())
+}
+
+/// Installs what is lacking where that is possible; says what still is.
+fn install(need: &Need) -> Option<String> {
     let why = (need.lacks)()?;
     if !rustix::process::geteuid().is_root() || !process::is_installed("apt-get") {
         return Some(why);
@@ -261,7 +294,7 @@ mod tests {
         let tmux = &NEEDS[2];
         assert!(is_needed(tmux, &["a::it m::needs_tmux_detach".into()]));
         assert!(!is_needed(tmux, &["a::it m::tmux_detach".into()]));
-        let bwrap = &NEEDS[6];
+        let bwrap = &NEEDS[7];
         assert!(is_needed(
             bwrap,
             &["example-executor-bwrap::conformance making::x".into()]
