@@ -27,7 +27,10 @@ async fn an_approval_is_asked_answered_and_told() {
         panic!("{request:?}");
     };
     assert_eq!(command, "touch x");
-    assert_eq!(desk.engine.requests(&key("s")), std::slice::from_ref(&request));
+    assert_eq!(
+        desk.engine.requests(&key("s")),
+        std::slice::from_ref(&request)
+    );
     let phase = || desk.engine.request_phase(&key("s"), &request.id);
     assert_eq!(phase(), Some(RequestPhase::Pending));
     desk.engine
