@@ -30,6 +30,7 @@ mod isolation;
 mod joining;
 mod limits;
 mod naming;
+mod real_agents;
 mod redaction;
 mod removal;
 mod repositories;

@@ -48,7 +48,7 @@ enum Command {
     Tidy,
     /// Build and run every test; the last line counts them.
     Test {
-        /// What must not be skipped: git, cc, tmux, strace, docker.
+        /// What must not be skipped: git, cc, tmux, strace, `git_lfs`, docker, agents.
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         require: Vec<String>,
         /// Run only tests whose name contains this.

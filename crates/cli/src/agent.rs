@@ -15,7 +15,7 @@ use groundcrew_core::{
     command::MAX_ARGUMENT_LEN,
     error::{Error, ErrorKind},
     id::{ExecutorName, ProfileName},
-    profile::{AgentProfile, AgentUse, CommandWishes, ProfileUse, PromptRule},
+    profile::{AgentProfile, AgentUse, CommandWishes, ManagedPackage, ProfileUse, PromptRule},
     request::ProfiledAgent,
     secret::SecretId,
     wire::OsText,
@@ -48,6 +48,8 @@ pub(crate) struct Place<'a> {
 
 /// Makes what `run --agent` and `plan --agent` ask for; `extra` is what stands behind `--`.
 ///
+/// * An agent that can be spoken to, and gets a prompt, holds a conversation, unless its own interface is wanted.
+///
 /// # Errors
 ///
 /// Everything that is wrong with the profile, at once; whether it can do what is wanted is found out when it is planned.
@@ -56,14 +58,18 @@ pub(crate) fn fresh(
     args: &WishArgs,
     prompt: Option<OsText>,
     extra: &[OsString],
+    own_interface: bool,
     place: &Place<'_>,
 ) -> Result<ProfiledAgent, Vec<Error>> {
+    let speaks = place.profiles.get(name)?.session.is_some();
+    let conversation = speaks && prompt.is_some() && !own_interface;
     let wishes = CommandWishes {
         extra: extra.iter().cloned().map(OsText::from).collect(),
         model: args.model.clone(),
-        auto_approve: args.approve == Some(Approve::Always),
+        auto_approve: args.approve == Some(Approve::Always) && !conversation,
         version: args.agent_version.clone(),
-        prompt,
+        conversation,
+        prompt: prompt.filter(|_| !conversation),
         ..CommandWishes::default()
     };
     let profiles = ProfileUse::new(name.clone(), None, None);
@@ -88,8 +94,11 @@ pub(crate) fn resumed(
     let mut used = used.clone();
     let profile = place.profiles.get(&used.profiles.execution)?;
     let token = token.filter(|token| !token.is_empty());
-    let resumes = token.is_some_and(|token| profile.resume.takes(token));
     let wishes = &mut used.wishes;
+    // A conversation is gone on with in its protocol; no word of the command says which.
+    let token = token.filter(|_| !wishes.conversation);
+    let prompt = prompt.filter(|_| !wishes.conversation);
+    let resumes = token.is_some_and(|token| profile.resume.takes(token));
     wishes.resume_token = token.map(str::to_owned);
     // The prompt belongs to the command that is going to be run.
     if !resumes && profile.continue_command.is_some() {
@@ -101,7 +110,7 @@ pub(crate) fn resumed(
         wishes.model = Some(model.clone());
     }
     if let Some(approve) = args.approve {
-        wishes.auto_approve = approve == Approve::Always;
+        wishes.auto_approve = approve == Approve::Always && !wishes.conversation;
     }
     if let Some(version) = &args.agent_version {
         wishes.version = Some(version.clone());
@@ -110,8 +119,11 @@ pub(crate) fn resumed(
 }
 
 fn asked(used: AgentUse, follow_up: bool, place: &Place<'_>) -> Result<ProfiledAgent, Vec<Error>> {
-    let profile = place.profiles.get(&used.profiles.execution)?.clone();
+    let mut profile = place.profiles.get(&used.profiles.execution)?.clone();
     let mut problems = profile.check();
+    if used.wishes.conversation {
+        profile = profile.spoken().map_err(|error| vec![error])?;
+    }
     // A flag that is wrong is left out with a warning; everything else that is wrong stops us here.
     problems.retain(|error| error.get("in") != Some("flags"));
     let prompts = [&used.wishes.prompt, &used.wishes.follow_up];
@@ -147,10 +159,29 @@ pub(crate) fn executor(
     }
 }
 
-/// Looks for the program of a profile whose package could supply it as well.
+/// Looks for the program of a profile whose package could supply it as well; a wrapper is looked behind.
 pub(crate) fn native(profile: &AgentProfile, path: Option<&OsStr>) -> Option<PathBuf> {
     let package = profile.package.as_ref()?;
-    search(OsStr::new(&package.program), path?)
+    let found = search(OsStr::new(&package.program), path?)?;
+    Some(behind(package, &found).unwrap_or(found))
+}
+
+/// Looks for the program that a wrapper of npm's would start: npm puts it beside the wrapper, or below it.
+fn behind(package: &ManagedPackage, wrapper: &Path) -> Option<PathBuf> {
+    let modules = OsStr::new("node_modules");
+    let wrapper = wrapper.canonicalize().ok()?;
+    let installed = wrapper
+        .ancestors()
+        .any(|at| at.file_name() == Some(modules));
+    let places = wrapper.ancestors().skip(1).filter(|_| installed);
+    places
+        .flat_map(|at| {
+            package
+                .native
+                .iter()
+                .map(|name| at.join(modules).join(name))
+        })
+        .find(|path| is_program(path))
 }
 
 /// Looks for a program; places that are no absolute path are passed over, for they depend on where one stands.
@@ -179,6 +210,7 @@ pub(crate) fn refuse_lone_wishes(args: &WishArgs) -> Result<(), Failing> {
         ("--model", args.model.is_some()),
         ("--approve", args.approve.is_some()),
         ("--prompt", args.prompt.is_some()),
+        ("--mcp", args.mcp.is_some()),
         ("--agent-version", args.agent_version.is_some()),
     ];
     match lone.iter().find(|(_, given)| *given) {

@@ -3,36 +3,73 @@
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
 
 use groundcrew_core::{
-    error::Error, request::ProfiledAgent, secret::SecretId, store::RunRecord, wire::OsText,
+    error::{Error, ErrorKind},
+    instance::McpServer,
+    profile::SessionRule,
+    request::ProfiledAgent,
+    secret::SecretId,
+    store::RunRecord,
+    wire::OsText,
 };
 
 use crate::{
     agent::{self, Place},
-    args::{AgentArgs, CommandArgs, ResumeArgs, RunArgs, WishArgs},
+    args::{AgentArgs, Approve, CommandArgs, Format, ResumeArgs, RunArgs, WishArgs},
     failing::Failing,
     program::Context,
+    tool_servers,
     variables::caches_directory,
 };
+
+/// What a command line asks of an agent.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The agent; none where the words name a command.
+    pub(crate) agent: Option<ProfiledAgent>,
+    /// What is said to it, where it holds a conversation.
+    pub(crate) conversation: Option<Conversing>,
+}
+
+/// How a conversation with an agent is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Conversing {
+    /// How it is spoken to.
+    pub(crate) rule: SessionRule,
+    /// The model, where the protocol has to say it.
+    pub(crate) model: Option<String>,
+    /// Who decides what it asks for.
+    pub(crate) approve: Approve,
+    /// What is said first.
+    pub(crate) prompt: Option<String>,
+    /// Tool servers that it opens with.
+    pub(crate) servers: Vec<McpServer>,
+}
 
 /// Returns the agent of `run` and `plan`; none where the words name a command.
 ///
 /// # Errors
 ///
 /// What is wrong with the words, or with the profile.
-pub(crate) async fn of_run(
-    context: &Context,
-    args: &RunArgs,
-) -> Result<Option<ProfiledAgent>, Failing> {
+pub(crate) async fn of_run(context: &Context, args: &RunArgs) -> Result<Asked, Failing> {
     let AgentArgs { agent, wishes } = &args.agent;
     one_reader(wishes, &args.command)?;
     let Some(name) = agent else {
         agent::refuse_lone_wishes(wishes)?;
-        return Ok(None);
+        return Ok(Asked::default());
     };
     let prompt = prompt(context, wishes)?;
     let place = place(context).await?;
-    let asked = agent::fresh(name, wishes, prompt, &args.argv, &place);
-    asked.map(Some).map_err(Failing::from)
+    let streams = &args.command.streams;
+    let own_interface = streams.terminal || streams.interactive;
+    let agent = agent::fresh(
+        name,
+        wishes,
+        prompt.clone(),
+        &args.argv,
+        own_interface,
+        &place,
+    )?;
+    asked(context, wishes, agent, prompt)
 }
 
 /// Returns the agent of `resume`; none where the run had a command, or the words name one.
@@ -44,21 +81,74 @@ pub(crate) async fn of_resume(
     context: &Context,
     args: &ResumeArgs,
     record: &RunRecord,
-) -> Result<Option<ProfiledAgent>, Failing> {
+) -> Result<Asked, Failing> {
     let wishes = &args.wishes;
     one_reader(wishes, &args.command)?;
     let used = match &record.agent {
         Some(used) if args.argv.is_empty() => used,
         _ => {
             agent::refuse_lone_wishes(wishes)?;
-            return Ok(None);
+            return Ok(Asked::default());
         }
     };
     let prompt = prompt(context, wishes)?;
     let place = place(context).await?;
     let token = record.resume_token.as_deref();
-    let asked = agent::resumed(used, wishes, token, prompt, &place);
-    asked.map(Some).map_err(Failing::from)
+    let agent = agent::resumed(used, wishes, token, prompt.clone(), &place)?;
+    asked(context, wishes, agent, prompt)
+}
+
+/// Adds what is said to an agent that holds a conversation.
+fn asked(
+    context: &Context,
+    wishes: &WishArgs,
+    agent: ProfiledAgent,
+    prompt: Option<OsText>,
+) -> Result<Asked, Failing> {
+    let profile = agent.snapshot.as_ref();
+    let rule = profile.and_then(|profile| profile.session.clone());
+    let rule = rule.filter(|_| agent.used.wishes.conversation);
+    let Some(rule) = rule else {
+        if wishes.mcp.is_some() {
+            return Err(Failing::usage(
+                "--mcp is for a conversation with an agent; its own interface reads its own configuration",
+            ));
+        }
+        return Ok(Asked {
+            agent: Some(agent),
+            conversation: None,
+        });
+    };
+    let text = |prompt: OsText| {
+        prompt.0.into_string().map_err(|_| {
+            Error::new(
+                ErrorKind::InvalidInput,
+                "a prompt is text, in UTF-8, and this one is not",
+            )
+        })
+    };
+    let default = profile.and_then(|profile| profile.model.default.clone());
+    let model = agent.used.wishes.model.clone().or(default);
+    let conversation = Conversing {
+        model: model.filter(|_| rule.model.is_empty()),
+        rule,
+        approve: approve(context, wishes),
+        prompt: prompt.map(text).transpose()?,
+        servers: tool_servers::read(wishes.mcp.as_deref(), &context.surroundings)?,
+    };
+    Ok(Asked {
+        agent: Some(agent),
+        conversation: Some(conversation),
+    })
+}
+
+/// Decides who is asked: a person only where one sits.
+fn approve(context: &Context, wishes: &WishArgs) -> Approve {
+    let terminals = context.surroundings.terminals;
+    let person = terminals.input && terminals.error && context.console.format == Format::Human;
+    wishes
+        .approve
+        .unwrap_or(if person { Approve::Ask } else { Approve::Never })
 }
 
 fn prompt(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {

@@ -26,7 +26,9 @@ pub(crate) use self::secret::{
 };
 pub(crate) use self::streams::StreamArgs;
 pub(crate) use self::upkeep::{GcArgs, RestoreArgs, TrashArgs, TrashEmptyArgs, TrashVerb};
-pub(crate) use agents::{AgentArgs, Approve, ProfileArgs, ProfileVerb, WishArgs};
+pub(crate) use agents::{
+    AgentArgs, AnswerArgs, Approve, ProfileArgs, ProfileVerb, PromptArgs, WishArgs,
+};
 pub(crate) use containers::ContainerArgs;
 pub(crate) use limits::LimitArgs;
 pub(crate) use watching::{AttachArgs, ExecArgs, LogsArgs};
@@ -109,6 +111,14 @@ pub(crate) enum Verb {
     /// Its exit code is passed through, as for `run`. What it leaves running is ended when it ends; the run goes on. The
     /// run's own end, or `stop`, ends it as well.
     Exec(ExecArgs),
+    /// Say something in the conversation of a run, and stay until the turn ends.
+    ///
+    /// A conversation that is open takes it, and stays open; one that is not is resumed for it, and ends with the turn.
+    Prompt(PromptArgs),
+    /// Answer what the agent of a conversation asks for.
+    Answer(AnswerArgs),
+    /// Interrupt the turn of a conversation; the conversation goes on.
+    Interrupt(IdArgs),
     /// End the processes of a run; its workspace stays.
     Stop(StopArgs),
     /// Run a command again in the workspace that a run kept.
@@ -138,7 +148,10 @@ pub(crate) enum Verb {
 impl Verb {
     /// Returns whether exit codes are those of the command that is run.
     pub(crate) const fn passes_code_through(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Resume(_) | Self::Exec(_))
+        matches!(
+            self,
+            Self::Run(_) | Self::Resume(_) | Self::Exec(_) | Self::Prompt(_)
+        )
     }
 }
 
@@ -326,6 +339,9 @@ pub(crate) struct ResumeArgs {
     /// Go on although the run's setup scripts did not all run; else they run first.
     #[arg(long)]
     pub no_setup: bool,
+    /// Give the conversation up, once a new one is open in its place.
+    #[arg(long)]
+    pub fresh: bool,
     /// What is wanted of the agent, if it is one.
     #[command(flatten)]
     pub wishes: WishArgs,

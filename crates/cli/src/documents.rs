@@ -87,6 +87,9 @@ pub(crate) struct Run {
     pub kept: Vec<FindingDocument>,
     /// What went wrong last.
     pub problem: Option<Failure>,
+    /// The agent's own name of its conversation, where it holds one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
 }
 
 impl Run {
@@ -134,6 +137,10 @@ impl Run {
             ended: record.ended_ms.map(moment),
             kept: record.kept.iter().map(FindingDocument::from).collect(),
             problem: record.problem.as_ref().map(Failure::from),
+            conversation: record.resume_token.clone().filter(|_| {
+                let used = record.agent.as_ref();
+                used.is_some_and(|used| used.wishes.conversation)
+            }),
         }
     }
 }

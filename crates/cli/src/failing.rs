@@ -69,6 +69,15 @@ impl Failing {
         }
     }
 
+    /// Returns whether it has that code in its context.
+    pub(crate) fn says(&self, code: &str) -> bool {
+        self.failure
+            .context
+            .get("code")
+            .and_then(|found| found.as_str())
+            == Some(code)
+    }
+
     /// Returns the exit code; `passes` is whether the verb passes its command's code through.
     pub(crate) const fn code(&self, passes: bool) -> u8 {
         match self.cause {

@@ -6,6 +6,7 @@ mod args;
 mod bounded;
 mod config;
 mod console;
+mod conversation;
 mod detaching;
 mod documents;
 mod env_file;
@@ -38,6 +39,7 @@ mod surroundings;
 mod terminal;
 mod text;
 mod toml_file;
+mod tool_servers;
 mod variables;
 mod verbs;
 
@@ -123,6 +125,9 @@ fn carry_out(context: &Context, verb: &Verb) -> Result<u8, Failing> {
             Verb::Logs(args) => verbs::logs::logs(context, args).await,
             Verb::Attach(args) => Box::pin(verbs::attach::attach(context, args)).await,
             Verb::Exec(args) => Box::pin(verbs::exec::exec(context, args)).await,
+            Verb::Prompt(args) => Box::pin(verbs::talking::prompt(context, args)).await,
+            Verb::Answer(args) => Box::pin(verbs::talking::answer(context, args)).await,
+            Verb::Interrupt(args) => Box::pin(verbs::talking::interrupt(context, args)).await,
             Verb::Stop(args) => verbs::stop::stop(context, args).await,
             Verb::Close(args) => verbs::closing::close(context, args).await,
             Verb::Rm(args) => verbs::closing::rm(context, args).await,

@@ -280,15 +280,9 @@ mod tests {
             let (name, fields) = told(&frame, &frame.kind);
             event(name, &fields)
         };
-        let start = r#"{"schema_version":1,"event":"output","at":"1970-01-01T00:00:00.000Z","#;
-        assert_eq!(
-            line(b"a\n"),
-            format!(r#"{start}"offset":5,"stream":"stdout","text":"a\n"}}"#)
-        );
-        assert_eq!(
-            line(b"\xff"),
-            format!(r#"{start}"base64":"/w==","offset":5,"stream":"stdout"}}"#)
-        );
+        let start = r#"{"schema_version":1,"event":"output","stream":"stdout","offset":5,"at":"1970-01-01T00:00:00.000Z","#;
+        assert_eq!(line(b"a\n"), format!(r#"{start}"text":"a\n"}}"#));
+        assert_eq!(line(b"\xff"), format!(r#"{start}"base64":"/w=="}}"#));
     }
 
     #[test]

@@ -18,9 +18,10 @@ use groundcrew_core::{
 use crate::{paths::absolute, surroundings::Surroundings, toml_file};
 
 /// The program's own profiles.
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("claude.toml", include_str!("../profiles/claude.toml")),
     ("codex.toml", include_str!("../profiles/codex.toml")),
+    ("codex-acp.toml", include_str!("../profiles/codex-acp.toml")),
     ("copilot.toml", include_str!("../profiles/copilot.toml")),
     ("gemini.toml", include_str!("../profiles/gemini.toml")),
     ("opencode.toml", include_str!("../profiles/opencode.toml")),

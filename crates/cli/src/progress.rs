@@ -242,7 +242,7 @@ mod tests {
         let (name, fields) = told(&event);
         assert_eq!(
             console::event(name, &fields),
-            r#"{"schema_version":1,"event":"step_failed","at":"1970-01-01T00:00:00.000Z","attempt":"0123456789abcdef0123456789abcdef","id":"r","kind":"timed_out","seq":3,"step":"create"}"#
+            r#"{"schema_version":1,"event":"step_failed","id":"r","attempt":"0123456789abcdef0123456789abcdef","seq":3,"at":"1970-01-01T00:00:00.000Z","step":"create","kind":"timed_out"}"#
         );
     }
 

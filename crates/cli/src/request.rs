@@ -6,6 +6,7 @@ use groundcrew_core::{
     command::Command,
     error::{Error, ErrorKind},
     id::{ExecutorName, RunId, TaskId, TenantId},
+    instance::McpServer,
     process::{Lease, StdinPolicy, StdioKind},
     request::{AgentProgram, AgentSpec, LaunchIntent, LaunchRequest, Mode, ProfiledAgent},
     store::RunRecord,
@@ -42,6 +43,7 @@ const TENANT: &str = "default";
 pub(crate) fn fresh(
     args: &RunArgs,
     agent: Option<ProfiledAgent>,
+    servers: Vec<McpServer>,
     format: Format,
     config: &Config,
     surroundings: &Surroundings,
@@ -51,11 +53,19 @@ pub(crate) fn fresh(
         wished.executor = agent::executor(agent, wished.executor.as_ref())?;
     }
     let place = place(&wished, surroundings)?;
+    let converses = converses(agent.as_ref());
     let program = match agent {
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => Command::new(args.argv.iter().cloned())?.into(),
     };
-    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
+    let (mode, variables, lease) = command(
+        &args.command,
+        program,
+        converses,
+        format,
+        config,
+        surroundings,
+    )?;
     let (setup, teardown) = scripts::of_run(
         &args.scripts,
         config.setup.clone(),
@@ -73,7 +83,9 @@ pub(crate) fn fresh(
         payloads: variables.payloads,
         caches: variables.caches,
         lease,
-        keep: args.place.keep,
+        // A conversation is work: it is gone on with in its workspace.
+        keep: args.place.keep || converses,
+        mcp_servers: servers,
         limits: args.command.limits.limits(),
         options: args.place.container.options(place.storage),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
@@ -89,10 +101,12 @@ pub(crate) fn resumed(
     args: &ResumeArgs,
     record: &RunRecord,
     agent: Option<ProfiledAgent>,
+    servers: Vec<McpServer>,
     format: Format,
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
+    let converses = converses(agent.as_ref());
     let program = match agent {
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => words_of(args, record)?.into(),
@@ -104,7 +118,14 @@ pub(crate) fn resumed(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
+    let (mode, variables, lease) = command(
+        &args.command,
+        program,
+        converses,
+        format,
+        config,
+        surroundings,
+    )?;
     // A resumption takes the workspace of its record and no other.
     let workspace = WorkspaceRequest::InPlace {
         path: workspace.path.clone(),
@@ -121,10 +142,16 @@ pub(crate) fn resumed(
         caches: variables.caches,
         lease,
         keep: record.keep,
+        mcp_servers: servers,
         limits: args.command.limits.limits(),
         options: record.options.clone(),
         ..LaunchRequest::new(record.executor.clone(), workspace, mode)
     })
+}
+
+/// Returns whether an agent is spoken to in its protocol.
+fn converses(agent: Option<&ProfiledAgent>) -> bool {
+    agent.is_some_and(|agent| agent.used.wishes.conversation)
 }
 
 /// Returns the command of the words, or the one that the run had.
@@ -343,14 +370,15 @@ type CommandParts = (Mode, Variables, Lease);
 fn command(
     args: &CommandArgs,
     program: AgentProgram,
+    converses: bool,
     format: Format,
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
-    let terminal = wants_terminal(&args.streams, format, surroundings.terminals);
+    let terminal = !converses && wants_terminal(&args.streams, format, surroundings.terminals);
     let variables = variables::collect(args, terminal, config, surroundings)?;
     let inward = inward(&args.streams, format, surroundings.terminals);
-    let open = inward != Inward::Nothing || (terminal && args.detach);
+    let open = converses || inward != Inward::Nothing || (terminal && args.detach);
     let agent = AgentSpec {
         program,
         stdio: if terminal {

@@ -29,6 +29,7 @@ use crate::{
     shared::{Parts, Shared},
     store::RunRecord,
     ticket::{Launched, Ticket},
+    token,
 };
 
 /// Brings runs up and takes them away; cheap to clone.
@@ -156,6 +157,19 @@ impl Launcher {
     /// Those of the stores of secrets: nobody knows then what had to be hidden.
     pub async fn redactor(&self, record: &RunRecord) -> Result<Redactor, Error> {
         ensuring::redactor(&self.0, record).await
+    }
+
+    /// Writes down with what token the conversation of a run is gone on with; a launch that fails leaves it as it is.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has written the token or not.
+    pub async fn remember(&self, run: &RunId, token: &str) -> Result<RunRecord, Error> {
+        token::remember(&self.0, run, token).await
     }
 
     /// Settles a run whose agent ended: records how, removes its instance, and closes it if nothing at all was changed.

@@ -62,6 +62,7 @@ mod setup;
 mod shared;
 mod teardown;
 mod ticket;
+mod token;
 mod unwind;
 
 pub use activity::{ActivityKind, ActivityReport, TaskLease};

@@ -112,6 +112,17 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Value::is_null")]
         input: Value,
     },
+    /// More is known of a tool call that goes on.
+    ToolUpdated {
+        /// The call.
+        item: String,
+        /// What is shown of it, where that changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// What it is given, where that is told only now.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        input: Value,
+    },
     /// A piece of what a tool writes.
     ToolOutput {
         /// The call.

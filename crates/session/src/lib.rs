@@ -7,6 +7,7 @@ pub mod launch;
 pub mod request;
 pub mod settings;
 pub mod state;
+pub mod tool_server;
 pub mod variable;
 
 // Contracts: what others implement.
@@ -21,6 +22,7 @@ mod dialogue;
 pub mod engine;
 
 // Protocols.
+pub mod acp;
 pub mod codex;
 
 pub use dialogue::TurnEnd;

@@ -27,12 +27,14 @@ pub struct EnvironmentRule {
 }
 
 /// A conversation that was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Opened {
     /// Its name.
     pub conversation: ConversationId,
     /// The model, where the agent told it.
     pub model: Option<String>,
+    /// What a person should know of it, such as a tool server that was left out; told once it is open.
+    pub warnings: Vec<EventKind>,
 }
 
 /// A call that is to be made.

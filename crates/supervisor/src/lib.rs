@@ -9,7 +9,7 @@ mod note;
 pub mod processes;
 mod removal;
 mod server;
-mod socket;
+pub mod socket;
 mod spawn;
 mod start;
 pub mod tree;

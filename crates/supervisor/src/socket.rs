@@ -43,7 +43,11 @@ fn shorten(path: &Path) -> io::Result<Short> {
 }
 
 /// Makes a socket that only its owner may use; one that exists already is an error.
-pub(crate) fn listen(path: &Path) -> io::Result<tokio::net::UnixListener> {
+///
+/// # Errors
+///
+/// Those of the operating system.
+pub fn listen(path: &Path) -> io::Result<tokio::net::UnixListener> {
     let short = shorten(path)?;
     let listener = tokio::net::UnixListener::bind(&short.path)?;
     // The directory is closed to others, so nobody came in between.
@@ -70,7 +74,15 @@ fn find(path: &Path) -> io::Result<Short> {
 }
 
 /// Connects to a socket.
-pub(crate) async fn connect(path: &Path) -> io::Result<tokio::net::UnixStream> {
+///
+/// # Errors
+///
+/// Those of the operating system; `ConnectionRefused` for what is no socket, or none that anybody listens at.
+///
+/// # Cancel safety
+///
+/// May be dropped.
+pub async fn connect(path: &Path) -> io::Result<tokio::net::UnixStream> {
     let short = find(path)?;
     tokio::net::UnixStream::connect(&short.path).await
 }

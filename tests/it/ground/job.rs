@@ -151,9 +151,25 @@ impl Job {
         self.until_shown(words, |seen| &seen.stderr)
     }
 
+    /// As [`until_out`](Self::until_out), within another limit.
+    #[track_caller]
+    pub(crate) fn until_out_within(&self, words: &str, limit: Duration) -> String {
+        self.until_shown_within(words, limit, |seen| &seen.stdout)
+    }
+
     #[track_caller]
     fn until_shown(&self, words: &str, of: fn(&Seen) -> &Vec<u8>) -> String {
-        let shown = self.board.until(DEADLINE, |seen| {
+        self.until_shown_within(words, DEADLINE, of)
+    }
+
+    #[track_caller]
+    fn until_shown_within(
+        &self,
+        words: &str,
+        limit: Duration,
+        of: fn(&Seen) -> &Vec<u8>,
+    ) -> String {
+        let shown = self.board.until(limit, |seen| {
             let text = String::from_utf8_lossy(of(seen)).into_owned();
             let ended = seen.status.is_some() && seen.open == 0;
             (ended || text.contains(words)).then_some(text)

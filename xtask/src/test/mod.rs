@@ -1,5 +1,6 @@
 //! `cargo xtask test`: builds and runs every test, says what it left out and why, and writes down how each one ended.
 
+mod agents;
 pub(crate) mod engine;
 mod junit;
 mod libtest;
@@ -58,10 +59,12 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
     needs::check_names(&options.require)?;
     needs::settle_always()?;
     let listing = Listing::build(metadata)?;
-    let lacking = needs::settle(&listing.tests(), &options.require)?;
-    let engine = engine(metadata, options, &listing.tests(), &lacking)?;
-    let told = engine.as_ref().map(Engine::variables);
-    let told = told.as_ref().map_or(&[][..], |told| &told[..]);
+    let chosen = chosen(&listing, options);
+    let lacking = needs::settle(&chosen, &options.require)?;
+    let engine = engine(metadata, &chosen, &lacking)?;
+    let mut told: Vec<_> = engine.iter().flat_map(Engine::variables).collect();
+    told.push((agents::VARIABLE, agents::directory().display().to_string()));
+    let told = &told[..];
     let mut outcomes = if process::is_installed("cargo-nextest") {
         with_nextest(metadata, options, &lacking, told)?
     } else {
@@ -95,17 +98,17 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
     Ok(results)
 }
 
+/// Lists the tests that are run, unless they lack something.
+fn chosen(listing: &Listing, options: &Options) -> Vec<String> {
+    let mut tests = listing.tests();
+    let filter = &options.filter;
+    tests.retain(|test| filter.is_empty() || filter.iter().any(|text| test.contains(text)));
+    tests
+}
+
 /// Starts the engine, if a test that is run needs it and may have it.
-fn engine(
-    metadata: &Metadata,
-    options: &Options,
-    tests: &[String],
-    lacking: &[&Need],
-) -> Result<Option<Engine>> {
-    let runs = |test: &String| {
-        test.contains("needs_docker")
-            && (options.filter.is_empty() || options.filter.iter().any(|text| test.contains(text)))
-    };
+fn engine(metadata: &Metadata, tests: &[String], lacking: &[&Need]) -> Result<Option<Engine>> {
+    let runs = |test: &String| test.contains("needs_docker");
     if lacking.iter().any(|need| need.name == "docker") || !tests.iter().any(runs) {
         return Ok(None);
     }

@@ -8,6 +8,8 @@ use anyhow::{Result, bail};
 use crate::console;
 use crate::process::{self, Cmd};
 
+use super::agents;
+
 /// The oldest git that the tests are made for.
 const OLDEST_GIT: (u32, u32) = (2, 39);
 
@@ -21,38 +23,45 @@ pub(super) struct Need {
     always: bool,
     /// Says what is wrong with what the machine has.
     lacks: fn() -> Option<String>,
+    /// Gets what no package of Debian's brings, once nothing lacks.
+    fetch: fn() -> Result<()>,
 }
 
-const NEEDS: [Need; 6] = [
+const NEEDS: [Need; 7] = [
     Need {
         name: "git",
         packages: &["git"],
         always: true,
         lacks: lacks_git,
+        fetch: nothing,
     },
     Need {
         name: "cc",
         packages: &["gcc", "libc6-dev"],
         always: true,
         lacks: || lacks_program("cc"),
+        fetch: nothing,
     },
     Need {
         name: "tmux",
         packages: &["tmux"],
         always: false,
         lacks: || lacks_program("tmux"),
+        fetch: nothing,
     },
     Need {
         name: "strace",
         packages: &["strace"],
         always: false,
         lacks: || lacks_program("strace"),
+        fetch: nothing,
     },
     Need {
         name: "git_lfs",
         packages: &["git-lfs"],
         always: false,
         lacks: || lacks_program("git-lfs"),
+        fetch: nothing,
     },
     // An engine of our own is started for these; see `engine`.
     Need {
@@ -60,6 +69,14 @@ const NEEDS: [Need; 6] = [
         packages: &["docker.io", "iptables", "busybox-static"],
         always: false,
         lacks: lacks_docker,
+        fetch: nothing,
+    },
+    Need {
+        name: "agents",
+        packages: &["nodejs", "npm"],
+        always: false,
+        lacks: agents::lacks,
+        fetch: agents::fetch,
     },
 ];
 
@@ -132,8 +149,21 @@ fn is_needed(need: &Need, tests: &[String]) -> bool {
     !need.always && tests.iter().any(|test| test.contains(&need.marker()))
 }
 
-/// Installs what is lacking where that is possible; says what still is.
+/// Installs and fetches what is lacking where that is possible; says what still is.
 fn provide(need: &Need) -> Option<String> {
+    install(need).or_else(|| {
+        let fetched = (need.fetch)();
+        fetched.err().map(|error| format!("{error:#}"))
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the signature is the table's")]
+fn nothing() -> Result<()> {
+    Ok(())
+}
+
+/// Installs what is lacking where that is possible; says what still is.
+fn install(need: &Need) -> Option<String> {
     let why = (need.lacks)()?;
     if !rustix::process::geteuid().is_root() || !process::is_installed("apt-get") {
         return Some(why);

@@ -85,6 +85,7 @@ impl Scene {
             &words.agent.wishes,
             prompt,
             &words.extra,
+            false,
             &self.place(),
         )
     }
@@ -279,7 +280,15 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
         ..scene.place()
     };
     let program = |place: &Place<'_>| {
-        let launch = fresh(&name("codex"), &WishArgs::default(), None, &[], place).unwrap();
+        let launch = fresh(
+            &name("codex"),
+            &WishArgs::default(),
+            None,
+            &[],
+            false,
+            place,
+        )
+        .unwrap();
         shown(&launch)[0].clone()
     };
     assert_eq!(program(&place), good.join("codex").to_str().unwrap());
@@ -295,7 +304,7 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
         agent_version: Some("0.142.5".into()),
         ..WishArgs::default()
     };
-    let launch = fresh(&name("codex"), &chosen, None, &[], &place).unwrap();
+    let launch = fresh(&name("codex"), &chosen, None, &[], false, &place).unwrap();
     assert_eq!(shown(&launch)[3], "@openai/codex@0.142.5");
 }
 
@@ -308,6 +317,7 @@ fn c35_a_prompt_too_large_for_an_argument_says_what_to_do() {
         &WishArgs::default(),
         Some(prompt),
         &[],
+        false,
         &scene.place(),
     )
     .unwrap_err();
@@ -363,4 +373,73 @@ fn lone_wishes_are_refused() {
         );
     }
     assert!(refuse_lone_wishes(&WishArgs::default()).is_ok());
+}
+
+#[test]
+fn behind_the_wrapper_of_a_package_the_program_itself_is_found_where_npm_puts_it() {
+    use std::os::unix::fs::symlink;
+    let program = |path: &Path| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    let bin = root.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let wrapper = root.join("lib/node_modules/@a/agent/bin/agent.js");
+    program(&wrapper);
+    symlink(&wrapper, bin.join("agent")).unwrap();
+    let mut profile = AgentProfile::new(name("agent"), ["agent"]);
+    profile.package = Some(ManagedPackage {
+        name: "@a/agent".to_owned(),
+        version: "1.2.3".to_owned(),
+        program: "agent".to_owned(),
+        prefer_native: true,
+        native: vec!["@a/agent-x/bin/agent".to_owned()],
+    });
+    let found = || native(&profile, Some(bin.as_os_str())).unwrap();
+    assert_eq!(found(), bin.join("agent"));
+    let beside = root.join("lib/node_modules/@a/agent-x/bin/agent");
+    program(&beside);
+    assert_eq!(found(), beside);
+    let below = root.join("lib/node_modules/@a/agent/node_modules/@a/agent-x/bin/agent");
+    program(&below);
+    assert_eq!(found(), below);
+    // What no npm installed is what it is, whatever lies beside it.
+    std::fs::remove_file(bin.join("agent")).unwrap();
+    program(&bin.join("agent"));
+    program(&root.join("node_modules/@a/agent-x/bin/agent"));
+    assert_eq!(found(), bin.join("agent"));
+}
+
+#[test]
+fn an_agent_that_can_be_spoken_to_holds_a_conversation_where_it_gets_a_prompt() {
+    let mut profile = mock();
+    let session = r#"{"protocol": "acp", "command": ["/my tools/agent", "acp"]}"#;
+    profile.session = Some(serde_json::from_str(session).unwrap());
+    let scene = Scene::new(profile);
+    let wishes = parse(&["--agent", "mock", "--approve", "always"]);
+    let made = |prompt: Option<&str>, own_interface: bool| {
+        let prompt = prompt.map(OsText::from);
+        let wishes = &wishes.agent.wishes;
+        fresh(
+            &name("mock"),
+            wishes,
+            prompt,
+            &[],
+            own_interface,
+            &scene.place(),
+        )
+    };
+    let spoken = made(Some("hi"), false).unwrap();
+    assert_eq!(shown(&spoken), ["/my tools/agent", "acp"]);
+    assert!(spoken.used.wishes.conversation && !spoken.used.wishes.auto_approve);
+    // It goes on as what it was, and its token is no word of a command.
+    let again = scene.resumed(&spoken.used, &["--prompt", "more"], Some("t-1"));
+    assert_eq!(shown(&again), ["/my tools/agent", "acp"]);
+    // Its own interface is what one gets without a prompt, or where that is wanted; this one cannot be told to ask nobody.
+    for own in [made(None, false), made(Some("hi"), true)] {
+        assert!(!own.unwrap().used.wishes.conversation);
+    }
 }

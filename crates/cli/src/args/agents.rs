@@ -22,24 +22,89 @@ pub(crate) struct WishArgs {
     /// Model that the agent uses [default: the profile's, else the agent's own].
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// What is approved beforehand, in the way that the profile says [default: never].
+    /// Who decides what the agent asks for [default: ask, or never without a terminal].
     #[arg(long, value_enum, value_name = "WHEN")]
     pub approve: Option<Approve>,
     /// Prompt, as one argument: text, @FILE, or - for standard input to its end.
     #[arg(long, value_name = "TEXT|@FILE|-", allow_hyphen_values = true, value_parser = clap::value_parser!(OsString))]
     pub prompt: Option<OsString>,
+    /// File of tool servers that a conversation opens with: JSON with `mcpServers`, by name. It is read anew each time.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = clap::value_parser!(OsString))]
+    pub mcp: Option<OsString>,
     /// Exact version of the profile's package, on this machine only [default: the profile's].
     #[arg(long, value_name = "VERSION")]
     pub agent_version: Option<String>,
 }
 
-/// What is approved beforehand.
+/// Who decides what the agent asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// Nothing: the agent asks as it does.
+    /// Nobody: what it asks for in a conversation is declined; in its own interface it asks as it does.
     Never,
-    /// Everything, as the profile says.
+    /// You: on the terminal, or with `groundcrew answer`.
+    Ask,
+    /// Nobody: everything is approved, in its own interface as the profile says.
     Always,
+}
+
+/// Arguments of `prompt`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PromptArgs {
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// What is said: text, @FILE, or - for standard input to its end.
+    #[arg(value_name = "TEXT|@FILE|-", allow_hyphen_values = true, value_parser = clap::value_parser!(OsString))]
+    pub text: OsString,
+    /// What is wanted of the agent, where it has to be started again.
+    #[command(flatten)]
+    pub wishes: TalkArgs,
+}
+
+/// What is wanted of an agent that may have to be started again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct TalkArgs {
+    /// Model that the agent uses [default: the run's].
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Who decides what the agent asks for [default: ask, or never without a terminal].
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub approve: Option<Approve>,
+    /// File of tool servers that the conversation opens with: JSON with `mcpServers`, by name.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, value_parser = clap::value_parser!(OsString))]
+    pub mcp: Option<OsString>,
+}
+
+impl TalkArgs {
+    /// Returns what is wanted of the agent, where nothing is said to it.
+    pub(crate) fn wishes(&self) -> WishArgs {
+        WishArgs {
+            model: self.model.clone(),
+            approve: self.approve,
+            mcp: self.mcp.clone(),
+            ..WishArgs::default()
+        }
+    }
+}
+
+/// Arguments of `answer`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// Run id, or a unique prefix of one.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The request, as it was told, such as q1.
+    #[arg(value_name = "REQUEST")]
+    pub request: String,
+    /// approve, approve-session, deny, abort, or choose=NAME with a choice that was offered.
+    #[arg(value_name = "DECISION", required_unless_present = "input")]
+    pub decision: Option<String>,
+    /// Why not, or what to do instead; told the agent with a `deny`.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+    /// Answer to a question that was asked, by the question's name. May be repeated.
+    #[arg(long, value_name = "QUESTION=TEXT", conflicts_with = "decision")]
+    pub input: Vec<String>,
 }
 
 /// Arguments of `profile`.

@@ -87,7 +87,15 @@ fn k02_the_built_in_profiles_are_pinned_and_cache_first() {
         .map(ProfileName::as_str)
         .collect::<Vec<_>>();
     found.retain(|name| *name != "plain");
-    assert_eq!(found, ["claude", "codex", "copilot", "gemini", "opencode"]);
+    let all = [
+        "claude",
+        "codex",
+        "codex-acp",
+        "copilot",
+        "gemini",
+        "opencode",
+    ];
+    assert_eq!(found, all);
 }
 
 #[test]
@@ -368,3 +376,52 @@ fn the_example_of_the_documentation_is_a_good_profile() {
 }
 
 mod bad;
+
+#[test]
+fn the_built_in_agents_are_spoken_to_each_with_its_own_command_and_end_by_their_own_order() {
+    let profiles = built_in();
+    for (agent, protocol, command) in [
+        (
+            "codex",
+            "codex",
+            "npx --yes --prefer-offline @openai/codex@0.171.0 app-server",
+        ),
+        (
+            "opencode",
+            "acp",
+            "npx --yes --prefer-offline opencode-ai@1.18.33 acp",
+        ),
+        (
+            "gemini",
+            "acp",
+            "npx --yes --prefer-offline @google/gemini-cli@0.61.0 --acp",
+        ),
+        (
+            "claude",
+            "acp",
+            "npx --yes --prefer-offline @agentclientprotocol/claude-agent-acp@0.101.0",
+        ),
+        (
+            "codex-acp",
+            "acp",
+            "npx --yes --prefer-offline @zed-industries/codex-acp@0.16.0",
+        ),
+    ] {
+        let profile = profiles.get(&name(agent)).unwrap();
+        let spoken = profile.spoken().unwrap();
+        assert_eq!(profile.session.as_ref().unwrap().protocol, protocol);
+        let built = build(&spoken, &CommandWishes::default());
+        assert_eq!(words(&built.start).join(" "), command, "{agent}");
+        assert!(built.continued.is_none() && !built.resumes);
+    }
+    let bridge = profiles.get(&name("codex-acp")).unwrap().spoken().unwrap();
+    assert_eq!(bridge.stop.grace_seconds, 3);
+    let logs = |agent: &str| {
+        let spoken = profiles.get(&name(agent)).unwrap().spoken().unwrap();
+        spoken
+            .environment
+            .keys()
+            .any(|key| key.as_bytes() == b"RUST_LOG")
+    };
+    assert!(logs("codex") && !logs("opencode"));
+}

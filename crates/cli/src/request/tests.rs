@@ -37,7 +37,14 @@ fn made(words: &[&str], surroundings: &Surroundings) -> Result<LaunchRequest, Fa
         .chain(&["--", "prog", "-x"]);
     let cli = Cli::try_parse_from(words).unwrap();
     match cli.verb {
-        Verb::Run(args) => fresh(&args, None, cli.format, &Config::default(), surroundings),
+        Verb::Run(args) => fresh(
+            &args,
+            None,
+            Vec::new(),
+            cli.format,
+            &Config::default(),
+            surroundings,
+        ),
         other => panic!("{other:?}"),
     }
 }

@@ -5,6 +5,7 @@ use groundcrew_core::{CloseOptions, CloseOutcome, CloseReport, error::Error};
 use crate::{
     args::{Format, IdArgs, RmArgs},
     console::Console,
+    conversation::{self, states},
     documents::{Closing, Document, Failure, KeptDocument, StuckDocument, TeardownDocument},
     exit,
     failing::{Failing, in_words},
@@ -40,6 +41,9 @@ async fn take_away(context: &Context, id: &str, options: CloseOptions) -> Result
     crew.tend(&context.console).await;
     let record = crew.launcher.find(id).await?;
     let report = crew.launcher.close(&record.run, options).await?;
+    if report.outcome == CloseOutcome::Closed && conversation::is_conversation(&record) {
+        states::forget(&crew.home, &record.session)?;
+    }
     if console.format == Format::Human {
         tell(console, &report, options);
     }

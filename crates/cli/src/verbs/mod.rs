@@ -15,4 +15,5 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod stop;
+pub(crate) mod talking;
 pub(crate) mod trash;

@@ -71,10 +71,14 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
     let explained = args.run.command.explains();
     let mut run = args.run.clone();
     run.command.env.retain(|word| !word.is_empty());
-    let agent = agents::of_run(context, &run).await?;
+    let agents::Asked {
+        agent,
+        conversation,
+    } = agents::of_run(context, &run).await?;
     let request = request::fresh(
         &run,
         agent,
+        conversation.map(|held| held.servers).unwrap_or_default(),
         console.format,
         context.settings.config()?,
         &context.surroundings,

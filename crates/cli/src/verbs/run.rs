@@ -5,23 +5,26 @@ use std::pin::pin;
 use groundcrew_core::{
     Launched, Launcher, Plan, RunView,
     id::RunId,
+    instance::McpServer,
     process::Offset,
     store::{RunRecord, RunState},
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    agents,
+    agents::{self, Asked, Conversing},
     args::{CommandArgs, Format, ResumeArgs, RunArgs},
+    conversation::states,
     documents::{Document, Run},
     exit,
     failing::Failing,
     follow::{Ending, Follow, Meaning, Subject},
     human,
     launching::launch,
-    program::Context,
+    program::{Context, Crew},
     request,
     signals::{Signals, leaves, unless_called},
+    verbs::talking::{self, Begin},
 };
 
 type Events = UnboundedReceiver<groundcrew_core::event::Event>;
@@ -33,10 +36,15 @@ type Events = UnboundedReceiver<groundcrew_core::event::Event>;
 /// Our own failures; those of the command are its exit code.
 pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing> {
     let mut signals = Signals::listen()?;
-    let agent = agents::of_run(context, args).await?;
+    let Asked {
+        agent,
+        conversation,
+    } = agents::of_run(context, args).await?;
+    let servers = servers(conversation.as_ref());
     let request = request::fresh(
         args,
         agent,
+        servers,
         context.console.format,
         context.settings.config()?,
         &context.surroundings,
@@ -45,6 +53,15 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
     let crew = context.open(sender).await?;
     crew.tend(&context.console).await;
     let plan = crew.launcher.plan(request).await?;
+    if let Some(held) = conversation {
+        let how = Begin {
+            fresh: true,
+            anew: false,
+            detach: args.command.detach,
+        };
+        let talked = conversing(context, &crew, plan, events, &held, how, &mut signals);
+        return Box::pin(talked).await;
+    }
     Box::pin(attended(
         context,
         &crew.launcher,
@@ -54,6 +71,47 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
         &mut signals,
     ))
     .await
+}
+
+/// Launches the agent of a conversation, and holds that.
+async fn conversing(
+    context: &Context,
+    crew: &Crew,
+    plan: Plan,
+    mut events: Events,
+    held: &Conversing,
+    how: Begin,
+    signals: &mut Signals,
+) -> Result<u8, Failing> {
+    let console = &context.console;
+    let session = plan.session().clone();
+    let desk = talking::sit(crew, &session).await?;
+    let launched = launch(&crew.launcher, plan, &mut events, console, signals);
+    let (up, called) = match Box::pin(launched).await {
+        Ok(launched) => launched,
+        Err(failing) => {
+            drop(desk);
+            if how.fresh {
+                // Of a conversation that never began nothing is left.
+                states::forget(&crew.home, &session)?;
+            }
+            return Err(failing);
+        }
+    };
+    if let Some(call) = called {
+        // It came too late to cancel the launch; a run in which nobody said anything is taken back all the same.
+        talking::take_back(context, crew, &up.record, how.fresh).await;
+        return Err(Failing::called(
+            "the conversation was not opened, for we were asked to leave",
+            exit::signalled(call.number().0),
+        ));
+    }
+    Box::pin(talking::begin(context, crew, up, held, desk, how, signals)).await
+}
+
+/// Returns the tool servers that a conversation opens with.
+fn servers(held: Option<&Conversing>) -> Vec<McpServer> {
+    held.map(|held| held.servers.clone()).unwrap_or_default()
 }
 
 /// Runs a command again in the workspace that a run kept.
@@ -67,23 +125,61 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
     let crew = context.open(sender).await?;
     crew.tend(&context.console).await;
     let record = crew.launcher.find(&args.id).await?;
-    let agent = agents::of_resume(context, args, &record).await?;
+    let asked = agents::of_resume(context, args, &record).await?;
+    if let Some(held) = &asked.conversation {
+        let stay = args.command.detach;
+        let went = talking::go_on(context, &crew, &record, held, stay, &mut signals);
+        if let Some(code) = Box::pin(went).await? {
+            return Ok(code);
+        }
+    }
+    Box::pin(resume_as(context, &crew, args, asked, events, &mut signals)).await
+}
+
+/// Launches what was asked for in the workspace that a run kept.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub(crate) async fn resume_as(
+    context: &Context,
+    crew: &Crew,
+    args: &ResumeArgs,
+    asked: Asked,
+    events: Events,
+    signals: &mut Signals,
+) -> Result<u8, Failing> {
+    let Asked {
+        agent,
+        conversation,
+    } = asked;
+    let record = crew.launcher.find(&args.id).await?;
     let request = request::resumed(
         args,
         &record,
         agent,
+        servers(conversation.as_ref()),
         context.console.format,
         context.settings.config()?,
         &context.surroundings,
     )?;
     let plan = crew.launcher.plan(request).await?;
+    if let Some(held) = conversation {
+        let how = Begin {
+            fresh: false,
+            anew: args.fresh,
+            detach: args.command.detach,
+        };
+        let talked = conversing(context, crew, plan, events, &held, how, signals);
+        return Box::pin(talked).await;
+    }
     Box::pin(attended(
         context,
         &crew.launcher,
         plan,
         events,
         &args.command,
-        &mut signals,
+        signals,
     ))
     .await
 }

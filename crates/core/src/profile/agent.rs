@@ -68,6 +68,9 @@ pub struct AgentProfile {
     /// What it must answer before it counts as started, where it speaks a protocol; a program without one runs as it likes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Handshake>,
+    /// How it is spoken to in its protocol, where it has one beside its own interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionRule>,
     /// Variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<Key, Variable>,
@@ -108,6 +111,7 @@ impl AgentProfile {
             resume: ResumeRule::default(),
             prompt: None,
             handshake: None,
+            session: None,
             environment: BTreeMap::new(),
             defaults: BTreeMap::new(),
             credentials: Vec::new(),
@@ -264,6 +268,36 @@ pub struct CacheRule {
     pub variable: Key,
     /// The name of the directory among ours.
     pub directory: String,
+}
+
+/// How an agent is run where it holds a conversation with a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SessionRule {
+    /// The protocol that it speaks, such as `codex` or `acp`.
+    pub protocol: String,
+    /// The program and its first arguments.
+    #[serde(deserialize_with = "words::list_or_line")]
+    pub command: Vec<OsText>,
+    /// The package that supplies the program, where it is another one than the profile's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<ManagedPackage>,
+    /// Arguments with `{model}`; without them the protocol says the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model: Vec<OsText>,
+    /// The agent's own names of the ways to log in that need no person, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub login: Vec<String>,
+    /// Variables beside those of the profile, such as what it logs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<Key, Variable>,
+    /// What it must answer before it counts as started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Handshake>,
+    /// How it is ended, where that is not as the profile says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopRule>,
 }
 
 /// How an agent is ended.

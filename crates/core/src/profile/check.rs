@@ -61,6 +61,7 @@ impl AgentProfile {
         }));
         problems.extend(self.cache_problems());
         problems.extend(self.handshake_problems());
+        problems.extend(self.session_problems());
         if self.stop.grace_seconds > MAX_GRACE_SECONDS {
             problems.push(
                 wrong("the time to end is longer than an hour")
@@ -127,6 +128,11 @@ impl AgentProfile {
         program(
             "continue_command",
             self.continue_command.as_deref_mut().unwrap_or_default(),
+        );
+        let session = self.session.as_mut();
+        program(
+            "session.command",
+            session.map_or(&mut [], |session| &mut session.command[..]),
         );
         // One that cannot be split stays as it is: check and build tell why.
         if let Ok(mut words) = self.prefix.words()

@@ -35,6 +35,9 @@ pub struct CommandWishes {
     pub resume_token: Option<String>,
     /// Whether the agent is to ask nobody.
     pub auto_approve: bool,
+    /// Whether it is spoken to in its protocol, and not shown as its own interface.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub conversation: bool,
     /// The version of the profile's package; on this machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -266,7 +269,8 @@ impl AgentCommand<'_> {
             return Ok(Vec::new());
         };
         refuse_option("the model", model)?;
-        if rule.arguments.is_empty() && rule.variable.is_none() {
+        let says_it_itself = self.wishes.conversation && rule.arguments.is_empty();
+        if rule.arguments.is_empty() && rule.variable.is_none() && !says_it_itself {
             return Err(Error::new(
                 ErrorKind::Unsupported,
                 "a model was asked for, and the profile does not say how one is chosen",

@@ -10,6 +10,7 @@ mod directory;
 mod identity;
 mod package;
 mod reserved;
+mod spoken;
 mod template;
 mod tokens;
 mod variable;
@@ -17,7 +18,7 @@ mod words;
 
 pub use agent::{
     AgentProfile, ApprovalRule, CacheRule, Credential, Flag, ModelRule, PromptRule, ResumeRule,
-    StopRule,
+    SessionRule, StopRule,
 };
 pub use command::{AgentCommand, AgentUse, BuiltCommand, CommandWishes, DroppedFlag, Host};
 pub use definitions::DefinitionInputs;

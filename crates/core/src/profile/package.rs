@@ -23,6 +23,10 @@ pub struct ManagedPackage {
     /// Whether the program is used as it is where it was found on this machine.
     #[serde(default)]
     pub prefer_native: bool,
+    /// Where its own packages keep the program itself, below a directory `node_modules`: what was found is then a wrapper
+    /// that starts it, and that would leave it behind if it were killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub native: Vec<String>,
 }
 
 impl ManagedPackage {

@@ -144,6 +144,7 @@ fn opened(answer: &Value, wanted: Option<&ConversationId>) -> Result<Opened, Err
     Ok(Opened {
         conversation: id,
         model: answer["model"].as_str().map(str::to_owned),
+        warnings: Vec::new(),
     })
 }
 

@@ -178,6 +178,22 @@ impl Dialogue {
         let Some(conversation) = self.conversation() else {
             return Err(failure::not_live());
         };
+        let cannot = || {
+            failure::coded(
+                ErrorKind::Busy,
+                failure::CANNOT_STEER,
+                "a turn runs, and this agent takes no prompt while it does; wait for its end, or interrupt it",
+            )
+        };
+        let nameless = TurnId(String::new());
+        if self
+            .protocol
+            .steer(&conversation, &nameless, prompt)
+            .is_none()
+        {
+            // Whatever its name: nobody waits for one.
+            return Err(cannot());
+        }
         let id = {
             let named =
                 progress.wait_for(|progress| progress.id.is_some() || progress.end.is_some());
@@ -187,14 +203,9 @@ impl Dialogue {
                 .and_then(Result::ok)
                 .and_then(|now| now.id.clone())
         };
-        // A protocol without names of turns says so here as well.
-        let id = id.unwrap_or_else(|| TurnId(String::new()));
+        let id = id.unwrap_or(nameless);
         let Some(call) = self.protocol.steer(&conversation, &id, prompt) else {
-            return Err(failure::coded(
-                ErrorKind::Busy,
-                failure::CANNOT_STEER,
-                "a turn runs, and this agent takes no prompt while it does; wait for its end, or interrupt it",
-            ));
+            return Err(cannot());
         };
         peer.call(&call.method, call.params, STEER_LIMIT).await?;
         Ok(())

@@ -15,7 +15,7 @@ mod tasks;
 
 use std::{sync::Arc, time::Duration};
 
-use groundcrew_core::{cancel::CancelToken, error::Error, id::SessionId};
+use groundcrew_core::{cancel::CancelToken, error::Error, id::SessionId, process::Offset};
 use tokio::sync::watch;
 
 use crate::{
@@ -333,6 +333,22 @@ impl Engine {
         let handle = self.live(session).ok()?;
         let mut progress = handle.talk()?.1.turn()?;
         Some(end_of(&mut progress).await)
+    }
+
+    /// Waits until everything that the agent wrote before that offset was heard; at once where the session is not live.
+    ///
+    /// * Behind a takeover it tells when what the agent asked meanwhile is known.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again.
+    pub async fn heard_to(&self, session: &SessionId, offset: Offset) {
+        let Ok(handle) = self.live(session) else {
+            return;
+        };
+        if let Some((peer, _)) = handle.talk() {
+            peer.heard_to(offset).await;
+        }
     }
 
     /// Answers a request.

@@ -358,6 +358,9 @@ impl Task<'_> {
                 model: opened.model.clone(),
             },
         );
+        for warning in opened.warnings {
+            dialogue.tell(None, warning);
+        }
         if let Some(old) = old {
             end_talk(&old, &Verdict::Cancelled, "another process took its place");
             if old.close().await.is_err() {

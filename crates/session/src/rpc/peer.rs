@@ -264,6 +264,19 @@ impl Peer {
         self.0.heard.strays()
     }
 
+    /// Waits until everything that the agent wrote before that offset was heard, or the connection ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again.
+    pub(crate) async fn heard_to(&self, offset: Offset) {
+        let mut done = self.0.done.subscribe();
+        tokio::select! {
+            () = self.0.heard.reached(offset) => {}
+            _ = done.wait_for(Option::is_some) => {}
+        }
+    }
+
     fn told(&self, bytes: &[u8]) -> String {
         tail::text(&self.0.redactor.redact(bytes))
     }

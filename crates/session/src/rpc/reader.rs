@@ -11,7 +11,7 @@ use groundcrew_core::{
     lines::{Lines, MAX_LINE_LEN},
     process::{ExitStatus, Frame, FrameKind, Offset},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{
     incoming::Incoming, message::Message, stderr::StderrLines, tail::Tail, tolerance::Tolerance,
@@ -24,6 +24,8 @@ use crate::{failure, transport::Connection};
 pub(super) struct Heard {
     state: Mutex<State>,
     failing: Notify,
+    /// Behind the last frame of which everything was handed on.
+    reached: watch::Sender<Offset>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,13 @@ impl Heard {
         self.state().strays += 1;
     }
 
+    /// Waits until everything before that offset was handed on.
+    pub(super) async fn reached(&self, offset: Offset) {
+        let mut reached = self.reached.subscribe();
+        // The sender lives as long as we do.
+        let _seen = reached.wait_for(|reached| *reached >= offset).await;
+    }
+
     /// Ends the connection, from beside the reader.
     pub(super) fn fail(&self, error: Error) {
         self.state().failure.get_or_insert(error);
@@ -89,6 +98,8 @@ pub(super) struct Reader {
     stdout_end: Offset,
     /// The offset behind everything that was handed on.
     behind: Offset,
+    /// The offset behind the last frame of either stream.
+    end: Offset,
     /// Whether the line that comes next lost its beginning.
     headless: bool,
 }
@@ -110,6 +121,7 @@ impl Reader {
             ready: VecDeque::new(),
             stdout_end: from,
             behind: from,
+            end: from,
             headless: false,
         }
     }
@@ -135,6 +147,7 @@ impl Reader {
                 self.line(&line)?;
                 continue;
             }
+            self.heard.reached.send_replace(self.end);
             let frame = if let Some(frame) = self.connection.receive().now_or_never() {
                 frame
             } else {
@@ -154,10 +167,12 @@ impl Reader {
             FrameKind::Stdout(bytes) => {
                 self.heard.state().stdout.push(&bytes);
                 self.stdout_end = Offset(frame.offset.0 + bytes.len() as u64);
+                self.end = self.stdout_end;
                 self.lines.push(&bytes);
             }
             FrameKind::Stderr(bytes) => {
                 self.heard.state().stderr.push(&bytes);
+                self.end = Offset(frame.offset.0 + bytes.len() as u64);
                 for line in self.stderr.push(&bytes) {
                     // It may stand between two halves of a message, which is not to be lost with it.
                     self.ready.push_back((Incoming::Stderr(line), self.behind));
@@ -167,6 +182,7 @@ impl Reader {
                 self.lines = Lines::new(MAX_LINE_LEN);
                 self.headless = true;
                 let behind = Offset(frame.offset.0 + bytes);
+                self.end = behind;
                 self.ready.push_back((Incoming::Gap(bytes), behind));
             }
             FrameKind::Exit(status) => return Err(ended(status)),

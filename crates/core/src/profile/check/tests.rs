@@ -159,6 +159,7 @@ fn k02_a_package_is_checked() {
             version: version.into(),
             program: program.into(),
             prefer_native: false,
+            native: Vec::new(),
         });
         let problems = profile.check();
         assert!(

@@ -97,6 +97,7 @@ fn packaged() -> AgentProfile {
         version: "0.171.0".into(),
         program: "codex".into(),
         prefer_native: true,
+        native: Vec::new(),
     };
     let mut agent = profile(&["codex", "exec"]);
     agent.continue_command = Some(words(&["codex", "resume", "--last"]));

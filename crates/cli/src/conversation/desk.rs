@@ -1,0 +1,265 @@
+//! The desk of a conversation: one process at a time sits at it and controls the agent; others ask that one.
+//!
+//! * Who sits there holds a lock that goes with the process, however it ends, and listens at a socket of the user's own.
+//! * One JSON object a line each way; who asks for a turn hears what happens in it.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use groundcrew_core::{
+    error::{Error, ErrorKind, ErrorReport},
+    id::SessionId,
+};
+use groundcrew_session::{
+    event::SessionEvent,
+    request::{Decision, RequestId},
+};
+use groundcrew_supervisor::socket;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{UnixListener, UnixStream, unix::OwnedReadHalf, unix::OwnedWriteHalf},
+};
+
+/// How long somebody may be neither there nor gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait before the next look.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The largest question: a prompt, in JSON.
+const MAX_ASK: u64 = 64 << 20;
+
+/// What is asked of whoever sits at the desk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// To answer a request of the agent's.
+    Answer {
+        /// Which.
+        request: RequestId,
+        /// How.
+        decision: Decision,
+    },
+    /// To end the turn that runs.
+    Interrupt,
+    /// To say something.
+    Prompt {
+        /// What.
+        text: String,
+    },
+}
+
+/// What is told to who asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "tell", rename_all = "snake_case")]
+pub(crate) enum Tell {
+    /// It is done; for a prompt, that turn takes it, and what happens in it follows.
+    Done {
+        /// The turn.
+        turn: Option<u64>,
+    },
+    /// It cannot be done.
+    Failed {
+        /// Why.
+        error: ErrorReport,
+    },
+    /// Something happened.
+    Happened {
+        /// What.
+        event: Box<SessionEvent>,
+    },
+}
+
+/// The seat at the desk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    listener: UnixListener,
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Who sits at a desk.
+#[derive(Debug)]
+pub(crate) enum Seat {
+    /// We do.
+    Ours(Desk),
+    /// Somebody else, who can be asked.
+    Theirs(Line),
+}
+
+/// Finds a desk free, or whoever sits at it.
+///
+/// # Errors
+///
+/// `Busy` when somebody sits there and does not answer; those of the file system.
+pub(crate) async fn take(directory: &Path, session: &SessionId) -> Result<Seat, Error> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(desk) = Desk::sit(directory, session)? {
+            return Ok(Seat::Ours(desk));
+        }
+        if let Some(line) = Line::reach(directory, session).await {
+            return Ok(Seat::Theirs(line));
+        }
+        if Instant::now() > end {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "another process controls the conversation and does not answer",
+            )
+            .with("session", session));
+        }
+        // It has just come, or is just going.
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+impl Desk {
+    /// Sits down, unless somebody else sits there.
+    fn sit(directory: &Path, session: &SessionId) -> Result<Option<Self>, Error> {
+        let failed =
+            |e| Error::io("failed to take control of the conversation", e).with("session", session);
+        let lock = File::create(directory.join(format!("{session}.lock"))).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+        let path = directory.join(format!("{session}.sock"));
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+            _ => {}
+        }
+        let listener = socket::listen(&path).map_err(failed)?;
+        Ok(Some(Self {
+            listener,
+            path,
+            _lock: lock,
+        }))
+    }
+
+    /// Returns the next who asks; one that says nothing sensible is sent away.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; who was just about to ask is then sent away, and asks again.
+    pub(crate) async fn next(&self) -> (Ask, Line) {
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let mut line = Line::new(stream);
+            if let Ok(Some(ask)) = tokio::time::timeout(PATIENCE, line.hear()).await {
+                return (ask, line);
+            }
+        }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        // Before the lock goes: who comes next makes its own.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+/// A line between who asks and who sits at the desk.
+#[derive(Debug)]
+pub(crate) struct Line {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+}
+
+impl Line {
+    fn new(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self {
+            reader: BufReader::new(reader),
+            writer,
+        }
+    }
+
+    async fn reach(directory: &Path, session: &SessionId) -> Option<Self> {
+        let path = directory.join(format!("{session}.sock"));
+        socket::connect(&path).await.ok().map(Self::new)
+    }
+
+    /// Says one thing; whether it was heard is seen by what comes back.
+    pub(crate) async fn say(&mut self, what: &(impl Serialize + Sync)) -> io::Result<()> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        self.writer.write_all(&line).await
+    }
+
+    /// Hears one thing; nothing when the other is gone or talks nonsense.
+    pub(crate) async fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
+        let mut line = Vec::new();
+        let mut bounded = (&mut self.reader).take(MAX_ASK);
+        bounded.read_until(b'\n', &mut line).await.ok()?;
+        serde_json::from_slice(&line).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> SessionId {
+        SessionId::new("s-1").unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_sits_there_and_the_others_ask() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let Seat::Ours(desk) = take(at, &session()).await.unwrap() else {
+            panic!("nobody sits there");
+        };
+        let asking = async {
+            let Seat::Theirs(mut line) = take(at, &session()).await.unwrap() else {
+                panic!("somebody sits there");
+            };
+            line.say(&Ask::Interrupt).await.unwrap();
+            line.hear::<Tell>().await
+        };
+        let sitting = async {
+            let (ask, mut line) = desk.next().await;
+            assert_eq!(ask, Ask::Interrupt);
+            line.say(&Tell::Done { turn: Some(3) }).await.unwrap();
+        };
+        let (told, ()) = tokio::join!(asking, sitting);
+        assert_eq!(told, Some(Tell::Done { turn: Some(3) }));
+        drop(desk);
+        assert!(matches!(take(at, &session()).await.unwrap(), Seat::Ours(_)));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_a_dead_one_left_is_no_seat() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        drop(socket::listen(&at.join("s-1.sock")).unwrap());
+        assert!(at.join("s-1.sock").exists());
+        assert!(matches!(take(at, &session()).await.unwrap(), Seat::Ours(_)));
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_sent_away_and_the_next_one_heard() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let Seat::Ours(desk) = take(at, &session()).await.unwrap() else {
+            panic!("nobody sits there");
+        };
+        let talking = async {
+            let mut odd = Line::reach(at, &session()).await.unwrap();
+            odd.say(&"hello").await.unwrap();
+            let mut good = Line::reach(at, &session()).await.unwrap();
+            good.say(&Ask::Interrupt).await.unwrap();
+            assert_eq!(odd.hear::<Tell>().await, None);
+        };
+        let ((ask, _), ()) = tokio::join!(desk.next(), talking);
+        assert_eq!(ask, Ask::Interrupt);
+    }
+}

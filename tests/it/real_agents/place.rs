@@ -1,0 +1,184 @@
+//! A ground with real agents on it: their programs in `PATH`, an empty home, and a model of the test's own.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use groundcrew_tests::model::{Model, Question};
+use serde_json::{Value, json};
+
+use crate::ground::{Call, Ground, Job, Repository, text};
+
+/// How long an agent may take for one thing, on a machine that does much else.
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where the package of each program is.
+const PROGRAMS: [(&str, &str); 3] = [
+    (
+        "codex",
+        "codex-native/vendor/x86_64-unknown-linux-musl/bin/codex",
+    ),
+    ("opencode", "opencode-linux-x64/bin/opencode"),
+    (
+        "codex-acp",
+        "@zed-industries/codex-acp-linux-x64/bin/codex-acp",
+    ),
+];
+
+/// A place with agents.
+pub(super) struct Place {
+    pub(super) model: Model,
+    pub(super) repository: Repository,
+    pub(super) ground: Ground,
+}
+
+impl Place {
+    /// Makes one: a repository, a model, and each agent set up to use that.
+    pub(super) fn new() -> Self {
+        let ground = Ground::new();
+        let model = Model::start().unwrap();
+        let repository = ground.repository("r");
+        let place = Self {
+            model,
+            repository,
+            ground,
+        };
+        place.install();
+        place.configure();
+        place
+    }
+
+    fn root(&self, name: &str) -> PathBuf {
+        self.ground.root().join(name)
+    }
+
+    fn install(&self) {
+        let modules = PathBuf::from(Ground::told("GROUNDCREW_TEST_AGENTS"));
+        let bin = self.root("bin");
+        fs::create_dir(&bin).unwrap();
+        for (name, at) in PROGRAMS {
+            symlink(modules.join(at), bin.join(name)).unwrap();
+        }
+        let gemini = modules.join("@google/gemini-cli/bundle/gemini.js");
+        let script = format!("#!/bin/sh\nexec node '{}' \"$@\"\n", gemini.display());
+        program(&bin.join("gemini"), &script);
+    }
+
+    fn configure(&self) {
+        let url = self.model.url();
+        fs::create_dir(self.root("codex")).unwrap();
+        let codex = format!(
+            "model = \"mock\"\nmodel_provider = \"mock\"\ncheck_for_update_on_startup = false\n\
+             [analytics]\nenabled = false\n[model_providers.mock]\nname = \"mock\"\n\
+             base_url = \"{url}/v1\"\nwire_api = \"responses\"\nrequires_openai_auth = false\n\
+             supports_websockets = false\nrequest_max_retries = 0\nstream_max_retries = 0\n"
+        );
+        fs::write(self.root("codex/config.toml"), codex).unwrap();
+        let provider = json!({
+            "npm": "@ai-sdk/openai-compatible", "name": "mock",
+            "options": { "baseURL": format!("{url}/v1"), "apiKey": "none" },
+            "models": { "m": { "name": "m" } },
+        });
+        let opencode = json!({
+            "model": "mock/m", "small_model": "mock/m", "permission": { "bash": "ask" },
+            "provider": { "mock": provider },
+        });
+        fs::write(self.root("opencode.json"), opencode.to_string()).unwrap();
+    }
+
+    /// Begins a call with all that the agents need.
+    pub(super) fn call(&self, words: &[&str]) -> Call {
+        let environment = self.ground.environment();
+        let path = environment.iter().find(|(name, _)| name == "PATH");
+        let mut all = self.root("bin").into_os_string();
+        all.push(":");
+        all.push(&path.unwrap().1);
+        self.ground
+            .call(words)
+            .directory(self.repository.path())
+            .within(PATIENCE)
+            .env("PATH", all)
+            .env("CODEX_HOME", self.root("codex"))
+            .env("CODEX_API_KEY", "none")
+            .env("GEMINI_API_KEY", "none")
+            .env("GOOGLE_GEMINI_BASE_URL", self.model.url())
+            .env("OPENCODE_CONFIG", self.root("opencode.json"))
+            .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+            .env("GIT_AUTHOR_NAME", "agent")
+            .env("GIT_AUTHOR_EMAIL", "agent@example.org")
+            .env("GIT_COMMITTER_NAME", "agent")
+            .env("GIT_COMMITTER_EMAIL", "agent@example.org")
+    }
+
+    /// Begins a run of an agent that is told something, with each event a line.
+    pub(super) fn run(&self, agent: &str, options: &[&str], prompt: &str) -> Call {
+        let mut words = vec!["--format", "jsonl", "run", "--agent", agent];
+        words.extend(options);
+        words.extend(["--prompt", prompt]);
+        self.call(&words)
+    }
+
+    /// Begins a run and waits until standard output shows some words.
+    pub(super) fn running(&self, agent: &str, options: &[&str], prompt: &str, until: &str) -> Job {
+        let job = self.run(agent, options, prompt).spawn();
+        job.until_out_within(until, PATIENCE);
+        job
+    }
+
+    /// Returns the one run that there is.
+    pub(super) fn only_run(&self) -> String {
+        let runs = self.ground.runs(true);
+        assert_eq!(runs.len(), 1, "{runs:#?}");
+        text(&runs[0]["id"]).to_owned()
+    }
+
+    /// Waits until the model was asked something.
+    pub(super) fn until_asked(&self, is_it: impl Fn(&Question) -> bool) -> Question {
+        let found = self.model.until_asked(PATIENCE, is_it);
+        found.unwrap_or_else(|| panic!("the model was asked: {:#?}", self.model.asked()))
+    }
+
+    /// Demands that nothing of any agent is left.
+    pub(super) fn nothing_runs(&self) {
+        self.ground.until_quiet();
+    }
+}
+
+/// Writes a program.
+pub(super) fn program(at: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(at, text).unwrap();
+    fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Returns the events of a session among those of a call.
+pub(super) fn session_events(events: &[Value]) -> Vec<&Value> {
+    let of_session = events.iter().filter(|event| event["event"] == "session");
+    of_session.collect()
+}
+
+/// Returns the events of one kind.
+pub(super) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let mut found = session_events(events);
+    found.retain(|event| event["type"] == kind);
+    found
+}
+
+/// Returns all that the agent said.
+pub(super) fn said(events: &[Value]) -> String {
+    let pieces = of_kind(events, "text_delta");
+    pieces.iter().map(|event| text(&event["text"])).collect()
+}
+
+/// Returns how the last turn ended.
+#[track_caller]
+pub(super) fn outcome(events: &[Value]) -> String {
+    let ends = of_kind(events, "turn_ended");
+    let Some(end) = ends.last() else {
+        panic!("no turn ended: {events:#?}");
+    };
+    text(&end["outcome"]).to_owned()
+}

@@ -1,0 +1,3 @@
+//! What the tests and the benchmarks share: a model server on loopback, for real agents that nobody logs in.
+
+pub mod model;
