@@ -148,7 +148,7 @@ fn f144_needs_docker_nothing_that_the_engine_keeps_writes_or_tells_holds_a_secre
         &label,
         IMAGE,
     ];
-    let script = format!("echo {PLANTED}; exec sleep 600");
+    let script = format!("echo {PLANTED}; sleep 600; true");
     let planted = engine.docker(&[&words[..], &["sh", "-c", &script]].concat());
     until("it wrote", || {
         engine.docker(&["logs", &planted]).contains(PLANTED)
