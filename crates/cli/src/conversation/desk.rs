@@ -6,6 +6,7 @@
 use std::{
     fs::{File, TryLockError},
     io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -121,8 +122,11 @@ impl Desk {
     fn sit(directory: &Path, session: &SessionId) -> Result<Option<Self>, Error> {
         let failed =
             |e| Error::io("failed to take control of the conversation", e).with("session", session);
-        let lock = File::create(directory.join(format!("{session}.lock"))).map_err(failed)?;
+        let at = directory.join(format!("{session}.lock"));
+        let lock = File::create(&at).map_err(failed)?;
         match lock.try_lock() {
+            // The run may have been removed since the file was opened, and its seat with it.
+            Ok(()) if !is_at(&lock, &at).map_err(failed)? => return Ok(None),
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(e)) => return Err(failed(e)),
@@ -156,6 +160,16 @@ impl Desk {
                 return (ask, line);
             }
         }
+    }
+}
+
+/// Whether a file that is open still has its name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
 }
 
@@ -243,6 +257,18 @@ mod tests {
         drop(socket::listen(&at.join("s-1.sock")).unwrap());
         assert!(at.join("s-1.sock").exists());
         assert!(matches!(take(at, &session()).await.unwrap(), Seat::Ours(_)));
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_no_seat() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s-1.lock");
+        let lock = File::create(&path).unwrap();
+        assert!(is_at(&lock, &path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&lock, &path).unwrap());
+        let _next = File::create(&path).unwrap();
+        assert!(!is_at(&lock, &path).unwrap());
     }
 
     #[tokio::test]
