@@ -1,5 +1,6 @@
 //! Engines that freeze, die or are away while launches are under way: nothing is forgotten meanwhile, and nothing is left
 //! when they are back.
+#![expect(clippy::print_stdout, reason = "the figures are worth knowing")]
 
 use std::{
     collections::BTreeSet,

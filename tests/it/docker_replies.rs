@@ -200,13 +200,13 @@ fn needs_docker_what_the_engine_does_is_told_while_it_does_it() {
         r#"{"status":"Downloading","progressDetail":{"current":5,"total":9},"id":"layer-a"}"#,
         r#"{"status":"Pull complete","progressDetail":{},"id":"layer-a"}"#,
     ];
-    let (tagger, tagged) = (Arc::clone(&engine), Arc::new(Mutex::new(false)));
+    let (local, tagged) = (Arc::clone(&engine), Arc::new(Mutex::new(false)));
     let relay = Relay::new(&engine, move |asked| {
         if asked.call != "POST /images/create" {
             return Deed::Pass;
         }
         // What a registry would have sent is there.
-        tagger.docker(&["tag", IMAGE, "example/pulled:1"]);
+        local.docker(&["tag", IMAGE, "example/pulled:1"]);
         *tagged.lock().unwrap() = true;
         Deed::Answer(answer("200 OK", &pieces.join("\r\n")))
     });

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::test::Options;
-use crate::{behaviours, console, endurance, fuzz, gates, test, tidy};
+use crate::{behaviours, console, endurance, fuzz, gates, package, test, tidy};
 
 /// A gate that has been passed, or not.
 struct Stage {
@@ -29,6 +29,7 @@ pub(crate) fn run(metadata: &Metadata) -> bool {
         stage("tidy", || tidy::run(metadata)),
         stage("lint", || gates::lint(root)),
         stage("doc", || gates::doc(root)),
+        stage("package", || package::run(metadata)),
         stage("test", || {
             let counted = test::run(metadata, &options);
             summary = Some(counted);

@@ -4,6 +4,7 @@
 
 mod behaviours;
 mod bench;
+mod certify;
 mod ci;
 mod console;
 mod endurance;
@@ -11,6 +12,7 @@ mod fuzz;
 mod gates;
 mod metadata;
 mod mutate;
+mod package;
 mod process;
 mod soak;
 mod supervisor;
@@ -54,7 +56,20 @@ enum Command {
         /// Run only tests whose name contains this.
         #[arg(long, value_name = "TEXT")]
         filter: Vec<String>,
+        /// Run only these cells of the matrix: whole names, rows such as docker, or columns such as faults.
+        #[arg(long = "cell", value_name = "NAME", num_args = 1..)]
+        cells: Vec<String>,
+        /// Run only the cells that the changes since the main branch concern.
+        #[arg(long, conflicts_with = "cells")]
+        changed: bool,
+        /// List the cells, and run nothing.
+        #[arg(long)]
+        list: bool,
     },
+    /// Certify the example executor in a clean copy outside of the workspace; writes its report.
+    Certify,
+    /// Check that every crate can be packaged.
+    Package,
     /// Check that every promised behaviour has tests that passed.
     Behaviours {
         /// Behaviours that must hold, such as K1-K7,C05.
@@ -129,8 +144,25 @@ fn run(command: Command, started: u64) -> Result<bool> {
         Command::Lint => gates::lint(root)?,
         Command::Doc => gates::doc(root)?,
         Command::Tidy => tidy::run(&metadata)?,
-        Command::Test { require, filter } => {
-            let summary = test::run(&metadata, &test::Options { require, filter });
+        Command::Test { list: true, .. } => test::list_cells(&metadata)?,
+        Command::Test {
+            require,
+            filter,
+            cells,
+            changed,
+            list: false,
+        } => {
+            let cells = if changed {
+                test::cells::Chosen::changed(root)?
+            } else {
+                test::cells::Chosen::named(&cells)?
+            };
+            let options = test::Options {
+                require,
+                filter,
+                cells,
+            };
+            let summary = test::run(&metadata, &options);
             console::say(summary.to_string());
             return Ok(summary.failed == 0);
         }
@@ -144,6 +176,8 @@ fn run(command: Command, started: u64) -> Result<bool> {
             endurance::run(&metadata, endurance::Size::Release)?;
         }
         Command::Mutate { filter } => mutate::run(&metadata, &filter)?,
+        Command::Certify => certify::run(&metadata)?,
+        Command::Package => package::run(&metadata)?,
         Command::Supervisor => console::say(supervisor::build(&metadata)?.display().to_string()),
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } | Command::BenchFlood { .. } => {}

@@ -16,7 +16,7 @@ use groundcrew_core::{
     instance::SharedInstance,
     undo::Undone,
 };
-use groundcrew_supervisor::{LoggedInstance, START_FILE, StartFile, SupervisorInstance};
+use groundcrew_supervisor::{LoggedInstance, SOCKET, START_FILE, StartFile, SupervisorInstance};
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::{
@@ -302,12 +302,12 @@ impl Executor for ExecExecutor {
     }
 }
 
-/// Whether no supervisor has the start file in a directory; without a directory on this host nobody can tell.
+/// Whether what listens no more has ended, and not only not come up yet; without a directory on this host nobody can tell.
 fn ended(directory: Option<&Path>) -> bool {
     let Some(directory) = directory else {
         return true;
     };
-    if !directory.join(START_FILE).exists() {
+    if directory.join(SOCKET).exists() || !directory.join(START_FILE).exists() {
         return true;
     }
     match std::fs::File::open(directory) {

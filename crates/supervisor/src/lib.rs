@@ -18,6 +18,7 @@ mod wire;
 use std::{
     ffi::{OsStr, OsString},
     io::Write as _,
+    path::Path,
     process::ExitCode,
 };
 
@@ -38,10 +39,12 @@ const USAGE: u8 = 2;
 /// Runs the supervisor if this process was started to be one, and returns its exit code.
 ///
 /// It must be the first line of `main` of every program that uses [`SupervisorSource::SelfExec`]: before any runtime,
-/// thread or open file.
+/// thread or open file. It is one if the name that it was started by ends with `groundcrew-supervisor`, so that it can be
+/// given that name in a place of its own where `argv[0]` cannot be chosen.
 pub fn run_if_invoked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
-    if arguments.next().as_deref() == Some(OsStr::new(spawn::ARGV0)) {
+    let name = arguments.next().unwrap_or_default();
+    if Path::new(&name).file_name() == Some(OsStr::new(spawn::ARGV0)) {
         Some(run(arguments))
     } else {
         None

@@ -1,6 +1,7 @@
 //! How an executor on this machine starts a supervisor: where its program comes from, and how its first word is awaited.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io,
     os::fd::OwnedFd,
@@ -35,6 +36,8 @@ pub enum SupervisorSource {
     SelfExec,
     /// A program, such as the static `groundcrew-supervisor`.
     Path(PathBuf),
+    /// A command that goes on as the supervisor of the start file that is added to it, once it has separated it from the host.
+    Command(Vec<OsString>),
 }
 
 impl SupervisorSource {
@@ -43,7 +46,26 @@ impl SupervisorSource {
         match self {
             Self::SelfExec => Path::new("/proc/self/exe"),
             Self::Path(path) => path,
+            Self::Command(words) => words.first().map_or(Path::new(""), Path::new),
         }
+    }
+
+    fn command(&self) -> Command {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place in this crate that starts a supervisor"
+        )]
+        let mut command = Command::new(self.program());
+        match self {
+            Self::SelfExec | Self::Path(_) => {
+                command.arg0(ARGV0).arg("serve");
+            }
+            // Out of reach of a terminal: the supervisor makes a session of its own, what separates it may not.
+            Self::Command(words) => {
+                command.args(words.iter().skip(1)).process_group(0);
+            }
+        }
+        command
     }
 }
 
@@ -93,32 +115,27 @@ pub async fn spawn(
         .with("seconds", deadline.as_secs())
     };
     let (word, mouth) = pipe().map_err(fail("failed to make a pipe for the supervisor"))?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place in this crate that starts a supervisor"
-    )]
-    let mut command = Command::new(program);
+    let has_group = matches!(source, SupervisorSource::Command(_));
+    let mut command = source.command();
     command
-        .arg0(ARGV0)
-        .arg("serve")
         .arg(start_file)
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(mouth)
         .stderr(log);
-    let mut child = match timeout_at(until, execute(command)).await {
+    let mut child = match timeout_at(until, execute(command, has_group)).await {
         Ok(started) => started.map_err(fail("failed to start the supervisor"))?,
         Err(_) => return Err(late()),
     };
     let text = match timeout_at(until, hear(word)).await {
         Ok(Ok(text)) => text,
         Ok(Err(e)) => {
-            kill(&mut child).await;
+            kill(&mut child, has_group).await;
             return Err(fail("failed to hear from the supervisor")(e));
         }
         Err(_) => {
-            kill(&mut child).await;
+            kill(&mut child, has_group).await;
             return Err(late());
         }
     };
@@ -128,7 +145,7 @@ pub async fn spawn(
         Err(_) => {
             let status = timeout_at(until, child.wait()).await;
             if status.is_err() {
-                kill(&mut child).await;
+                kill(&mut child, has_group).await;
             }
             Err(silent(status, &text).with("program", program.display()))
         }
@@ -136,7 +153,7 @@ pub async fn spawn(
 }
 
 /// Executes a program on a thread of its own: that returns only when the program runs, which takes as long as its disk likes.
-async fn execute(mut command: Command) -> io::Result<Child> {
+async fn execute(mut command: Command, has_group: bool) -> io::Result<Child> {
     let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
     let (sender, started) = oneshot::channel();
     std::thread::Builder::new()
@@ -148,7 +165,7 @@ async fn execute(mut command: Command) -> io::Result<Child> {
             drop(command);
             if let Err(Ok(mut unwanted)) = sender.send(child) {
                 // Nobody waits for it any more; that it has ended already is as good.
-                let _ended = unwanted.start_kill();
+                start_kill(&mut unwanted, has_group);
             }
         })?;
     started.await.map_err(io::Error::other)?
@@ -164,10 +181,23 @@ async fn hear(word: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
 }
 
 /// Kills a supervisor that is of no use; waits only a moment for its end, which a disk that hangs can put off.
-async fn kill(child: &mut Child) {
-    // One that has ended already is as good, and one that is not waited for here is reaped by the runtime.
-    let _ended = child.start_kill();
+async fn kill(child: &mut Child, has_group: bool) {
+    // One that is not waited for here is reaped by the runtime.
+    start_kill(child, has_group);
     let _reaped = tokio::time::timeout(VANISH, child.wait()).await;
+}
+
+/// Kills it, and all of its group where that is its own: what separates from the host may be several processes that wait for each
+/// other. One that has ended already is as good.
+fn start_kill(child: &mut Child, has_group: bool) {
+    let leader = child
+        .id()
+        .and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+    if let (true, Some(leader)) = (has_group, leader) {
+        // It is not reaped yet, so the number is still its own.
+        let _ended = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+    }
+    let _ended = child.start_kill();
 }
 
 fn pipe() -> io::Result<(tokio::net::unix::pipe::Receiver, OwnedFd)> {
@@ -232,6 +262,36 @@ mod tests {
         .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    }
+
+    /// The shell waits for another process, which a kill of the shell alone would leave.
+    #[tokio::test]
+    async fn what_separates_from_the_host_is_killed_with_all_that_it_started() {
+        let root = tempfile::tempdir().unwrap();
+        let log = File::create(root.path().join("log")).unwrap();
+        let script = "(read -r never <>\"$0.pipe\") & echo $! >\"$0.pid\"; wait";
+        let start = root.path().join("start.json");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            root.path().join("start.json.pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RWXU,
+            0,
+        )
+        .unwrap();
+        let command = ["/bin/sh", "-c", script].map(Into::into).to_vec();
+        let source = SupervisorSource::Command(command);
+        let error = spawn(&source, &start, log, Duration::from_millis(800))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let pid = std::fs::read_to_string(root.path().join("start.json.pid")).unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        let began = std::time::Instant::now();
+        while state().is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(began.elapsed() < LONG / 2, "it still waits");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: builds and runs every test, says what it left out and why, and writes down how each one ended.
 
 mod agents;
+pub(crate) mod cells;
 pub(crate) mod engine;
 mod junit;
 mod libtest;
@@ -11,12 +12,13 @@ pub(crate) mod results;
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::console;
 use crate::metadata::Metadata;
 use crate::process::{self, Cmd};
 
+use self::cells::Chosen;
 use self::engine::Engine;
 use self::listing::Listing;
 use self::needs::Need;
@@ -30,6 +32,8 @@ const REPORT: &str = "target/nextest/ci/junit.xml";
 pub(crate) struct Options {
     pub(crate) require: Vec<String>,
     pub(crate) filter: Vec<String>,
+    /// The cells of the matrix; all of them without a word.
+    pub(crate) cells: Chosen,
 }
 
 /// Lists what may be required.
@@ -59,15 +63,21 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
     needs::check_names(&options.require)?;
     needs::settle_always()?;
     let listing = Listing::build(metadata)?;
-    let chosen = chosen(&listing, options);
+    let mut tests = listing.tests();
+    tests.retain(|test| options.cells.chooses(test));
+    let chosen = chosen(&tests, options);
     let lacking = needs::settle(&chosen, &options.require)?;
     let engine = engine(metadata, &chosen, &lacking)?;
     let mut told: Vec<_> = engine.iter().flat_map(Engine::variables).collect();
     told.push((agents::VARIABLE, agents::directory().display().to_string()));
     let told = &told[..];
     let mut outcomes = if process::is_installed("cargo-nextest") {
-        with_nextest(metadata, options, &lacking, told)?
+        with_nextest(metadata, options, &lacking, told, &tests)?
     } else {
+        ensure!(
+            options.cells.is_all(),
+            "cells are chosen by cargo-nextest, which is not installed"
+        );
         console::remark("cargo-nextest is not installed; running plain `cargo test`");
         with_libtest(
             metadata,
@@ -78,7 +88,7 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
             &["--workspace"],
         )?
     };
-    for test in listing.tests() {
+    for test in tests {
         outcomes.entry(test).or_insert(Outcome::Skipped);
     }
     let results = Results { tests: outcomes };
@@ -99,8 +109,8 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
 }
 
 /// Lists the tests that are run, unless they lack something.
-fn chosen(listing: &Listing, options: &Options) -> Vec<String> {
-    let mut tests = listing.tests();
+fn chosen(tests: &[String], options: &Options) -> Vec<String> {
+    let mut tests = tests.to_vec();
     let filter = &options.filter;
     tests.retain(|test| filter.is_empty() || filter.iter().any(|text| test.contains(text)));
     tests
@@ -123,6 +133,7 @@ fn with_nextest(
     options: &Options,
     lacking: &[&Need],
     told: Told<'_>,
+    tests: &[String],
 ) -> Result<BTreeMap<String, Outcome>> {
     let root = &metadata.workspace_root;
     let report = root.join(REPORT);
@@ -141,7 +152,8 @@ fn with_nextest(
     // One expression: nextest runs what any of several would choose.
     let without: Vec<_> = lacking
         .iter()
-        .map(|need| format!("not test(/{}/)", need.marker()))
+        .map(|need| format!("not {}", need.expression()))
+        .chain((!options.cells.is_all()).then(|| only(tests)))
         .collect();
     if !without.is_empty() {
         command = command.arg("-E").arg(without.join(" and "));
@@ -165,6 +177,9 @@ fn with_nextest(
     if !status.success() && !failed {
         outcomes.insert(format!("nextest ended with {status}"), Outcome::Failed);
     }
+    if !options.cells.chooses_documentation() {
+        return Ok(outcomes);
+    }
     let listing = Listing::of_libraries(metadata);
     outcomes.extend(with_libtest(
         metadata,
@@ -175,6 +190,38 @@ fn with_nextest(
         &["--workspace", "--doc"],
     )?);
     Ok(outcomes)
+}
+
+/// Returns the expression that chooses exactly these tests.
+fn only(tests: &[String]) -> String {
+    let mut binaries: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for test in tests {
+        if let Some((binary, path)) = test.split_once(' ') {
+            binaries.entry(binary).or_default().push(path);
+        }
+    }
+    let of = |(binary, paths): (&&str, &Vec<&str>)| {
+        let paths: Vec<_> = paths.iter().map(|path| format!("test(={path})")).collect();
+        format!("(binary_id(={binary}) & ({}))", paths.join(" | "))
+    };
+    if binaries.is_empty() {
+        return "none()".to_owned();
+    }
+    let each: Vec<_> = binaries.iter().map(of).collect();
+    format!("({})", each.join(" | "))
+}
+
+/// Lists the cells with their tests, which are built for it.
+///
+/// # Errors
+///
+/// Fails when the build does.
+pub(crate) fn list_cells(metadata: &Metadata) -> Result<()> {
+    let listing = Listing::build(metadata)?;
+    for line in cells::lines(&listing.tests()) {
+        console::say(line);
+    }
+    Ok(())
 }
 
 /// Runs plain `cargo test`, for want of nextest or for what nextest does not run.

@@ -21,17 +21,20 @@ pub(super) struct Need {
     packages: &'static [&'static str],
     /// Whether nothing works without it.
     always: bool,
+    /// A package all of whose tests need it, if there is one.
+    whole: Option<&'static str>,
     /// Says what is wrong with what the machine has.
     lacks: fn() -> Option<String>,
     /// Gets what no package of Debian's brings, once nothing lacks.
     fetch: fn() -> Result<()>,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 9] = [
     Need {
         name: "git",
         packages: &["git"],
         always: true,
+        whole: None,
         lacks: lacks_git,
         fetch: nothing,
     },
@@ -39,6 +42,7 @@ const NEEDS: [Need; 7] = [
         name: "cc",
         packages: &["gcc", "libc6-dev"],
         always: true,
+        whole: None,
         lacks: || lacks_program("cc"),
         fetch: nothing,
     },
@@ -46,6 +50,7 @@ const NEEDS: [Need; 7] = [
         name: "tmux",
         packages: &["tmux"],
         always: false,
+        whole: None,
         lacks: || lacks_program("tmux"),
         fetch: nothing,
     },
@@ -53,6 +58,7 @@ const NEEDS: [Need; 7] = [
         name: "strace",
         packages: &["strace"],
         always: false,
+        whole: None,
         lacks: || lacks_program("strace"),
         fetch: nothing,
     },
@@ -60,6 +66,7 @@ const NEEDS: [Need; 7] = [
         name: "git_lfs",
         packages: &["git-lfs"],
         always: false,
+        whole: None,
         lacks: || lacks_program("git-lfs"),
         fetch: nothing,
     },
@@ -68,6 +75,7 @@ const NEEDS: [Need; 7] = [
         name: "docker",
         packages: &["docker.io", "iptables", "busybox-static"],
         always: false,
+        whole: None,
         lacks: lacks_docker,
         fetch: nothing,
     },
@@ -75,8 +83,25 @@ const NEEDS: [Need; 7] = [
         name: "agents",
         packages: &["nodejs", "npm"],
         always: false,
+        whole: None,
         lacks: agents::lacks,
         fetch: agents::fetch,
+    },
+    Need {
+        name: "bwrap",
+        packages: &["bubblewrap"],
+        always: false,
+        whole: Some("example-executor-bwrap"),
+        lacks: || lacks_program("bwrap"),
+        fetch: nothing,
+    },
+    Need {
+        name: "python3",
+        packages: &["python3"],
+        always: false,
+        whole: Some("groundcrew-executor-exec"),
+        lacks: || lacks_program("python3"),
+        fetch: nothing,
     },
 ];
 
@@ -84,6 +109,14 @@ impl Need {
     /// Returns what the name of a test that needs it contains.
     pub(super) fn marker(&self) -> String {
         format!("needs_{}", self.name)
+    }
+
+    /// Returns what nextest does not run for want of it.
+    pub(super) fn expression(&self) -> String {
+        match self.whole {
+            Some(package) => format!("(test(/{}/) | package(={package}))", self.marker()),
+            None => format!("test(/{}/)", self.marker()),
+        }
     }
 }
 
@@ -146,7 +179,14 @@ pub(super) fn settle(tests: &[String], require: &[String]) -> Result<Vec<&'stati
 }
 
 fn is_needed(need: &Need, tests: &[String]) -> bool {
-    !need.always && tests.iter().any(|test| test.contains(&need.marker()))
+    let of_package = |test: &String| {
+        let binary = test.split([' ', ':']).next();
+        need.whole.is_some() && binary == need.whole
+    };
+    !need.always
+        && tests
+            .iter()
+            .any(|test| test.contains(&need.marker()) || of_package(test))
 }
 
 /// Installs and fetches what is lacking where that is possible; says what still is.
@@ -254,6 +294,12 @@ mod tests {
         let tmux = &NEEDS[2];
         assert!(is_needed(tmux, &["a::it m::needs_tmux_detach".into()]));
         assert!(!is_needed(tmux, &["a::it m::tmux_detach".into()]));
+        let bwrap = &NEEDS[7];
+        assert!(is_needed(
+            bwrap,
+            &["example-executor-bwrap::conformance making::x".into()]
+        ));
+        assert!(!is_needed(bwrap, &["example-executor-bwraps::it x".into()]));
         assert!(
             settle(&["a::it m::plain".into()], &["tmux".into()])
                 .unwrap()

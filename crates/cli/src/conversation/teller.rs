@@ -282,14 +282,14 @@ mod tests {
         serde_json::from_value(event).unwrap()
     }
 
-    fn said(kind: serde_json::Value) -> Option<(bool, String)> {
-        words(&event(&kind).kind)
+    fn said(kind: &serde_json::Value) -> Option<(bool, String)> {
+        words(&event(kind).kind)
     }
 
     #[test]
     fn what_a_person_should_know_is_said_in_a_line() {
         let long = format!("{}\nmore", "x".repeat(500));
-        let (_, title) = said(json!({
+        let (_, title) = said(&json!({
             "type": "tool_started", "item": "t", "tool": "command", "title": long,
         }))
         .unwrap();
@@ -297,17 +297,17 @@ mod tests {
             title.chars().count() < 210 && title.ends_with('…'),
             "{title}"
         );
-        let (warning, text) = said(json!({
+        let (warning, text) = said(&json!({
             "type": "turn_ended", "outcome": "failed", "error": "out\u{1b}[31m of order",
         }))
         .unwrap();
         assert!(warning && text.contains("of order") && !text.contains('\u{1b}'));
         assert_eq!(
-            said(json!({ "type": "turn_ended", "outcome": "completed" })),
+            said(&json!({ "type": "turn_ended", "outcome": "completed" })),
             None
         );
-        assert_eq!(said(json!({ "type": "closed" })), None);
-        let (warning, _) = said(json!({
+        assert_eq!(said(&json!({ "type": "closed" })), None);
+        let (warning, _) = said(&json!({
             "type": "mcp_server", "server": "x", "status": "failed", "error": "gone",
         }))
         .unwrap();

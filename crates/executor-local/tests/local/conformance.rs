@@ -135,7 +135,9 @@ async fn one_that_signals_only_the_leader_fails_the_case_for_it() {
                 install: ground.install().clone(),
                 supervisor: SupervisorSource::SelfExec,
             });
-            Ok(ExecutorFixture::new(Arc::new(LeaderOnly(executor))))
+            // What waits for the rest of the tree waits for ever.
+            Ok(ExecutorFixture::new(Arc::new(LeaderOnly(executor)))
+                .with_patience(Duration::from_secs(10)))
         },
         |case| {
             ["ending::", "starting::", "making::"]

@@ -42,6 +42,10 @@ pub(crate) enum Step {
 }
 
 /// What all processes of the agent share, and what the next one can do.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that an agent advertises"
+)]
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     /// What was heard, by its method, in order.

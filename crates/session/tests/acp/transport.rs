@@ -145,10 +145,8 @@ impl Scene {
             }
             panic!("nobody tells anything any more");
         };
-        let limit = std::time::Duration::from_secs(60);
-        match tokio::time::timeout(limit, waiting).await {
-            Ok(found) => found,
-            Err(_) => panic!("it was never told: {seen:#?}"),
-        }
+        let limit = std::time::Duration::from_mins(1);
+        let found = tokio::time::timeout(limit, waiting).await;
+        found.unwrap_or_else(|_| panic!("it was never told: {seen:#?}"))
     }
 }

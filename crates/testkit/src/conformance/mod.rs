@@ -40,9 +40,11 @@ pub use self::{
 
 /// Runs the cases for instances alone, one after the other.
 pub async fn instance(fixture: &dyn Fixture) -> Report {
-    let mut report = Report::default();
-    report.subject = ("instance", String::new());
-    report.size = cases::CASES.len();
+    let mut report = Report {
+        subject: ("instance", String::new()),
+        size: cases::CASES.len(),
+        ..Report::default()
+    };
     for case in cases::CASES {
         let lacking = case.needs.iter().find(|need| !fixture.has(**need));
         let outcome = match lacking {

@@ -17,7 +17,7 @@ use super::{
     place::{Ground, Land},
     report::Report,
     running,
-    trial::{Standing, Suite, Trial},
+    trial::{self, Standing, Suite, Trial},
 };
 use crate::polls::drop_after;
 
@@ -118,17 +118,19 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
             standing: standing(case),
             run: Box::new(move || {
                 let open = Arc::clone(&open);
-                Box::pin(async move {
+                Box::pin(trial::outcome(async move {
                     let land = Land::new()?;
                     let fixture = open(land.ground())?;
                     (case.run)(&fixture).await
-                })
+                }))
             }),
         }
     });
-    let mut report = Report::default();
-    report.subject = ("secrets", format!("{:?}", fixture.store));
-    report.size = CASES.len();
+    let report = Report {
+        subject: ("secrets", format!("{:?}", fixture.store)),
+        size: CASES.len(),
+        ..Report::default()
+    };
     Ok(Suite {
         trials: trials.collect(),
         report: report.into(),
@@ -159,7 +161,7 @@ fn of(tenant: TenantId) -> SecretScope {
 }
 
 mod known {
-    use super::*;
+    use super::{Broken, SecretsFixture, TenantId, drop_after, hold, join_all, of, own};
 
     pub(super) async fn a_secret_is_revealed_byte_for_byte(
         it: &SecretsFixture,
@@ -220,7 +222,7 @@ mod known {
 }
 
 mod unknown {
-    use super::*;
+    use super::{Broken, SecretRef, SecretsFixture, TenantId, hold, of, own};
 
     pub(super) async fn an_unknown_name_is_none(it: &SecretsFixture) -> Result<(), Broken> {
         let name = SecretRef::new("no-such/secret.of-the-suite")?;
@@ -253,7 +255,7 @@ mod unknown {
 }
 
 mod shown {
-    use super::*;
+    use super::{Broken, SecretsFixture, hold, own};
 
     pub(super) async fn nothing_that_is_shown_holds_a_value(
         it: &SecretsFixture,
@@ -270,7 +272,7 @@ mod shown {
 }
 
 mod damaged {
-    use super::*;
+    use super::{Broken, SecretsFixture, broken, own};
 
     pub(super) async fn a_damaged_store_is_an_error(it: &SecretsFixture) -> Result<(), Broken> {
         let Some(store) = &it.damaged else {

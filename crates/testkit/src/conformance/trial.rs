@@ -15,7 +15,7 @@ use super::{
 };
 
 /// How long a case may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(100);
+pub(super) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Whether a case is due.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Trial {
     pub(super) name: String,
     pub(super) sentence: &'static str,
     pub(super) standing: Standing,
-    pub(super) run: Box<dyn Fn() -> BoxFuture<'static, Result<(), Broken>> + Send + Sync>,
+    pub(super) run: Box<dyn Fn() -> BoxFuture<'static, Outcome> + Send + Sync>,
 }
 
 /// The cases of one suite for one subject, and the report that they fill.
@@ -74,9 +74,9 @@ impl Trial {
     /// Runs the case, if it is due; a declared exception is run as well, and must not hold.
     pub(super) async fn judge(&self) -> Outcome {
         match self.standing {
-            Standing::Due => self.attempt().await,
+            Standing::Due => (self.run)().await,
             Standing::Lacking(need) => Outcome::Skipped(need),
-            Standing::Excepted(why) => match self.attempt().await {
+            Standing::Excepted(why) => match (self.run)().await {
                 Outcome::Failed(_) => Outcome::Excepted(why.to_owned()),
                 _ => Outcome::Failed(
                     "it is declared as an exception and holds; take the declaration away"
@@ -85,20 +85,24 @@ impl Trial {
             },
         }
     }
-
-    async fn attempt(&self) -> Outcome {
-        outcome((self.run)()).await
-    }
 }
 
 /// Runs a case within bounds; a panic in it stays there.
 pub(super) async fn outcome(work: impl Future<Output = Result<(), Broken>>) -> Outcome {
+    outcome_within(PATIENCE, work).await
+}
+
+/// The same with other bounds.
+pub(super) async fn outcome_within(
+    patience: Duration,
+    work: impl Future<Output = Result<(), Broken>>,
+) -> Outcome {
     let work = std::panic::AssertUnwindSafe(work).catch_unwind();
-    match tokio::time::timeout(PATIENCE, work).await {
+    match tokio::time::timeout(patience, work).await {
         Ok(Ok(Ok(()))) => Outcome::Passed,
         Ok(Ok(Err(Broken(why)))) => Outcome::Failed(why),
         Ok(Err(panic)) => Outcome::Failed(format!("a panic: {}", words(&*panic))),
-        Err(_) => Outcome::Failed(format!("nothing happened within {PATIENCE:?}")),
+        Err(_) => Outcome::Failed(format!("nothing happened within {patience:?}")),
     }
 }
 

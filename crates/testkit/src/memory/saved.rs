@@ -15,12 +15,12 @@ type Runs = BTreeMap<u64, RunRecord>;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Saved {
-    attempts: BTreeMap<u64, Attempt>,
+    attempts: BTreeMap<u64, Saving>,
     runs: Runs,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Attempt {
+struct Saving {
     attempt: AttemptId,
     run: RunId,
     session: SessionId,
@@ -37,7 +37,7 @@ struct Armed {
     last_error: Option<ErrorReport>,
 }
 
-impl From<&AttemptRow> for Attempt {
+impl From<&AttemptRow> for Saving {
     fn from(row: &AttemptRow) -> Self {
         let armed = |armed: &ArmedRecord| Armed {
             record: armed.record.clone(),
@@ -56,8 +56,8 @@ impl From<&AttemptRow> for Attempt {
     }
 }
 
-impl From<Attempt> for AttemptRow {
-    fn from(saved: Attempt) -> Self {
+impl From<Saving> for AttemptRow {
+    fn from(saved: Saving) -> Self {
         let armed = |armed: Armed| ArmedRecord {
             record: armed.record,
             tries: armed.tries,

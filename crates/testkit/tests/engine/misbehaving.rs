@@ -21,7 +21,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(45);
 
 async fn patiently<T>(work: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(PATIENCE, work).await.ok()
+    // On the heap: those of a launcher are large.
+    tokio::time::timeout(PATIENCE, Box::pin(work)).await.ok()
 }
 
 async fn launched(process: &Process, request: LaunchRequest) {

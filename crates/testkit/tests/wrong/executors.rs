@@ -147,7 +147,8 @@ impl Executor for Wrong {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = self.inner.capabilities();
         if self.is(Fault::ChangesItsMind) {
-            capabilities.inherits_environment = self.asked.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+            capabilities.inherits_environment =
+                self.asked.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         }
         capabilities
     }
@@ -227,7 +228,10 @@ impl Executor for Wrong {
         let first = self.memory.made.lock().unwrap().first().cloned();
         let inner = match (self.fault, first) {
             (Fault::MixesInstancesUp, Some(first))
-                if self.made(id) && !gone && self.is_there(&first).await =>
+                if self.made(id)
+                    && !gone
+                    && self.is_there(&first).await
+                    && !self.has_ended(&first).await =>
             {
                 self.inner.connect(&first).await?
             }

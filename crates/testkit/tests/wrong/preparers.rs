@@ -67,7 +67,7 @@ impl Preparer for Wrong {
             match self.fault {
                 Fault::PlansAnew => {
                     let count = self.plans.fetch_add(1, Ordering::SeqCst);
-                    planned.resources[0].label += &format!(" {count}");
+                    planned.resources[0].label.push_str(&count.to_string());
                 }
                 Fault::GivesOneKeyTwice => {
                     let first = planned.resources[0].clone();

@@ -19,10 +19,9 @@ use groundcrew_core::{
     wire::OsText,
 };
 
-use super::{cases::AnyCase, fixture::ExecutorFixture, leftovers};
+use super::{fixture::ExecutorFixture, leftovers};
 use crate::conformance::{
-    broken::{Broken, broken},
-    cases as instance_cases,
+    broken::Broken,
     fixture::{Fixture, Need},
     place::{Ground, Land},
     programs::Program,
@@ -50,22 +49,7 @@ impl Progress for Unheard {
 }
 
 impl Bench {
-    /// Runs a case on a ground of its own, takes away what it made, and looks for what is left.
-    pub(super) async fn judge(open: Opening, case: AnyCase) -> Result<(), Broken> {
-        let bench = Self::new(open)?;
-        let outcome = match case {
-            AnyCase::Executor(case) => (case.run)(&bench).await,
-            AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
-        };
-        let left = bench.end().await;
-        outcome?;
-        match left.as_slice() {
-            [] => Ok(()),
-            left => broken!("the case is over, and there is still {}", left.join("; ")),
-        }
-    }
-
-    fn new(open: Opening) -> Result<Self, Broken> {
+    pub(super) fn new(open: Opening) -> Result<Self, Broken> {
         let land = Land::new()?;
         let fixture = open(land.ground())?;
         Ok(Self {
@@ -156,7 +140,7 @@ impl Bench {
     }
 
     /// Takes away what the case made; returns what is left then.
-    async fn end(self) -> Vec<String> {
+    pub(super) async fn end(self) -> Vec<String> {
         let mut left = Vec::new();
         let made = std::mem::take(&mut *self.made());
         for id in &made {

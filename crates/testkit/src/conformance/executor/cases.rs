@@ -73,6 +73,7 @@ const CASES: &[Case] = case::cases![
     finding::what_never_was_is_not_found: "one that never was is `NotFound`, and absent",
     finding::two_connections_see_one_instance: "a start through one connection is known to the other",
     finding::an_instance_that_has_ended_is_still_there: "an instance whose main process ended exists until it is deleted, and is reached",
+    finding::an_instance_that_is_ending_is_reached: "an instance is reached at any moment, also while it ends",
     finding::installations_leave_each_other_alone: "an executor touches only instances of its own installation",
     finding::a_controller_that_is_killed_is_taken_over_from [Detached]: "instances outlive the controller; another one reads all and goes on writing",
     finding::a_lapsed_lease_ends_what_runs [Detached, Trees]: "without a controller, an instance lives as long as its lease",

@@ -116,6 +116,23 @@ pub(super) async fn an_instance_that_has_ended_is_still_there(it: &Bench) -> Res
     Ok(())
 }
 
+/// Between listening no more and being gone lies a moment; whoever comes then must not be told that nobody is there.
+pub(super) async fn an_instance_that_is_ending_is_reached(it: &Bench) -> Result<(), Broken> {
+    for _ in 0..8 {
+        let (id, instance) = it.ready().await?;
+        let mut spec = it.process(&Program::Exit(7))?;
+        spec.main = true;
+        let main = ProcessId::new("main")?;
+        instance.start(&main, &spec).await?;
+        // Whoever launched it holds no connection that keeps it up a little longer.
+        drop(instance);
+        let reached = it.executor().connect(&id).await?;
+        let status = reached.wait(&main).await?;
+        hold!(status.code == Some(7), "it ended with {status}");
+    }
+    Ok(())
+}
+
 pub(super) async fn installations_leave_each_other_alone(it: &Bench) -> Result<(), Broken> {
     let (id, instance) = it.ready().await?;
     let there = it.executor().state(&id).await?;

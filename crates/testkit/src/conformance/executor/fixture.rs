@@ -1,6 +1,6 @@
 //! What the author of an executor says: the executor, what runs in its instances, what it lacks, and what is around it.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use groundcrew_core::{
@@ -12,6 +12,7 @@ use groundcrew_core::{
 use crate::conformance::{
     fixture::Need,
     programs::{Program, posix},
+    trial::PATIENCE,
 };
 
 /// What looks around an executor and names what it finds.
@@ -32,6 +33,7 @@ pub struct ExecutorFixture {
     pub(super) missing: Vec<(Need, &'static str)>,
     pub(super) exceptions: Vec<(&'static str, &'static str)>,
     pub(super) leftovers: Option<Look>,
+    pub(super) patience: Duration,
 }
 
 impl fmt::Debug for ExecutorFixture {
@@ -54,7 +56,15 @@ impl ExecutorFixture {
             missing: Vec::new(),
             exceptions: Vec::new(),
             leftovers: None,
+            patience: PATIENCE,
         }
+    }
+
+    /// Sets how long one case may take; 100 s without a word. What is slower fails.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Sets an option that every instance is made with, such as an image.

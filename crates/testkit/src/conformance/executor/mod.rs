@@ -8,6 +8,7 @@ mod finding;
 mod fixture;
 mod leftovers;
 mod making;
+mod part;
 mod removing;
 mod rolling_back;
 mod surroundings;
@@ -18,10 +19,12 @@ use std::{process::ExitCode, sync::Arc};
 use groundcrew_core::{error::Error, executor::Capabilities};
 
 use super::{
+    broken::Broken,
+    cases as instance_cases,
     place::{Ground, Land},
-    report::Report,
+    report::{Outcome, Report},
     running,
-    trial::{Standing, Suite, Trial},
+    trial::{self, Standing, Suite, Trial},
 };
 
 use self::bench::{Bench, Opening};
@@ -39,7 +42,7 @@ pub fn main(
 ) -> ExitCode {
     let open: Opening = Arc::new(open);
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(code) = controller::run_if_asked(&open, &arguments) {
+    if let Some(code) = part::run_if_asked(&open, &arguments) {
         return code;
     }
     running::run(suite(&open))
@@ -84,20 +87,46 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
                 name: case.name(),
                 sentence: case.sentence(),
                 standing,
-                run: Box::new(move || Box::pin(Bench::judge(Arc::clone(&open), case))),
+                run: Box::new(move || Box::pin(judge(Arc::clone(&open), case))),
             }
         })
         .collect();
-    let mut report = Report::default();
-    report.subject = ("executor", fixture.executor.name().to_string());
-    report.capabilities = serde_json::to_value(&capabilities).unwrap_or_default();
-    report.missing = fixture.missing.clone();
-    report.size = trials.len();
+    let report = Report {
+        subject: ("executor", fixture.executor.name().to_string()),
+        capabilities: serde_json::to_value(&capabilities).unwrap_or_default(),
+        missing: fixture.missing.clone(),
+        size: trials.len(),
+        ..Report::default()
+    };
     check(&fixture, &trials)?;
     Ok(Suite {
         trials,
         report: report.into(),
     })
+}
+
+/// Runs a case on a ground of its own, takes away what it made – whatever became of it – and looks for what is left.
+async fn judge(open: Opening, case: cases::AnyCase) -> Outcome {
+    let bench = match Bench::new(open) {
+        Ok(bench) => bench,
+        Err(Broken(why)) => return Outcome::Failed(why),
+    };
+    let judged = trial::outcome_within(bench.fixture.patience, async {
+        match case {
+            cases::AnyCase::Executor(case) => (case.run)(&bench).await,
+            cases::AnyCase::Instance(case) => instance_cases::judge(case, &bench).await,
+        }
+    });
+    let judged = judged.await;
+    let left = bench.end().await;
+    match (judged, left.as_slice()) {
+        (Outcome::Passed, []) => Outcome::Passed,
+        (Outcome::Passed, left) => Outcome::Failed(format!(
+            "the case is over, and there is still {}",
+            left.join("; ")
+        )),
+        (judged, _) => judged,
+    }
 }
 
 fn standing(

@@ -16,7 +16,7 @@ use super::{
     place::{Ground, Land},
     report::Report,
     running,
-    trial::{Standing, Suite, Trial},
+    trial::{self, Standing, Suite, Trial},
 };
 
 use self::bench::{Bench, Opening};
@@ -62,12 +62,14 @@ fn suite(open: &Opening) -> Result<Suite, Error> {
             name: format!("{}::{}", case.group, case.name),
             sentence: case.sentence,
             standing: standing(&fixture, case),
-            run: Box::new(move || Box::pin(Bench::judge(Arc::clone(&open), case))),
+            run: Box::new(move || Box::pin(trial::outcome(Bench::judge(Arc::clone(&open), case)))),
         }
     });
-    let mut report = Report::default();
-    report.subject = ("preparer", fixture.preparer.name().to_string());
-    report.size = cases::CASES.len();
+    let report = Report {
+        subject: ("preparer", fixture.preparer.name().to_string()),
+        size: cases::CASES.len(),
+        ..Report::default()
+    };
     Ok(Suite {
         trials: trials.collect(),
         report: report.into(),
