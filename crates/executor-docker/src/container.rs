@@ -27,7 +27,7 @@ use crate::{
     limits::EngineLimits,
     options::{Bind, Options},
     place::{CONTROL, Place},
-    ports,
+    ports, volumes,
 };
 
 /// What a container is made for.
@@ -79,11 +79,12 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Result<Mount, Error> {
     })
 }
 
-/// A volume without a name that an image wants; it goes with its container.
-fn of_image(target: &str, mut labels: HashMap<String, String>) -> Mount {
+/// A volume that an image wants.
+fn of_image(name: String, target: &str, mut labels: HashMap<String, String>) -> Mount {
     labels.insert(ROLE.to_owned(), OF_IMAGE.to_owned());
     Mount {
         typ: Some(MountType::VOLUME),
+        source: Some(name),
         target: Some(target.to_owned()),
         volume_options: Some(MountVolumeOptions {
             labels: Some(labels),
@@ -202,12 +203,14 @@ impl Order<'_> {
             check_source(engine, source)?;
             mounts.push(bind(source, target, *read_only)?);
         }
-        // Those of the image as well, with labels: an engine that dies while it makes them forgets whose they are.
+        // Those of the image as well, by a name of ours: an engine that dies while it makes them forgets whose they are, and
+        // what labels they were to have.
         let labels = self.labels()?;
-        for target in &self.image.volumes {
+        for (index, target) in self.image.volumes.iter().enumerate() {
             let taken = |mount: &Mount| mount.target.as_ref() == Some(target);
             if !mounts.iter().any(taken) {
-                mounts.push(of_image(target, labels.clone()));
+                let name = volumes::of_image(self.id, index);
+                mounts.push(of_image(name, target, labels.clone()));
             }
         }
         Ok(mounts)

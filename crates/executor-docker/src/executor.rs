@@ -32,7 +32,7 @@ use crate::{
     life::{self, Things},
     limits::{self, EngineLimits},
     options::{Control, Options},
-    place::{self, CONTROL, Owner, Place, Root},
+    place::{self, CONTROL, Owner, Place, Root, VOLUMES},
     probe,
     program::Program,
     volumes,
@@ -392,6 +392,9 @@ impl Executor for DockerExecutor {
         };
         order.away = Away::asked(spec, &options, &image.id, user, order.labels()?).await?;
         progress.line("creating the container");
+        if !image.volumes.is_empty() {
+            place.has_volumes()?;
+        }
         place.begin_creating()?;
         let container = match self.ask(&mut order, exec, progress).await {
             // The engine may be at it still: the note about it stays.
@@ -447,7 +450,8 @@ impl Executor for DockerExecutor {
         // Without any of these, all that there are go with the container.
         let asked = place.as_ref().map(Place::creating_since).transpose()?;
         let asked = asked.flatten();
-        let volumes = place.is_none() || asked.is_some() || away.is_some();
+        let wanted = place.as_ref().map(|place| place.has(VOLUMES)).transpose()?;
+        let volumes = wanted.unwrap_or(true) || asked.is_some() || away.is_some();
         let mut things = life::things(&self.engine, &self.install, id, volumes).await?;
         let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,
@@ -462,9 +466,18 @@ impl Executor for DockerExecutor {
         let until = asked.map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
         loop {
             if chosen.is_some() || !things.carriers.is_empty() || !things.volumes.is_empty() {
-                self.take(id, place.as_ref(), chosen.as_ref(), &things)
-                    .await?;
-                removed = true;
+                let taken = self.take(id, place.as_ref(), chosen.as_ref(), &things);
+                match taken.await {
+                    Ok(()) => removed = true,
+                    // A container that came meanwhile has one of the volumes: the next look shows it.
+                    Err(error)
+                        if error.kind() == ErrorKind::Conflict
+                            && until.is_some_and(|until| Instant::now() < until) =>
+                    {
+                        tokio::time::sleep(life::LOOK).await;
+                    }
+                    Err(error) => return Err(error),
+                }
             } else if until.is_none_or(|until| Instant::now() >= until) {
                 break;
             } else {

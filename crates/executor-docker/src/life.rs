@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::{Engine, Listed, said},
-    labels::{ATTEMPT, CARRIER, INSTALL, Labels, OF_IMAGE, ROLE},
+    labels::{ATTEMPT, CARRIER, INSTALL, Labels, ROLE},
     volumes::{self, Volume},
 };
 
@@ -189,14 +189,16 @@ pub(crate) async fn things(
 ) -> Result<Things, Error> {
     let (containers, carriers) = containers(engine, install, id).await?;
     let mut volumes = if may_have_volumes {
-        engine.volumes(filters(install, id)).await?
+        engine.volumes_of(id).await?
     } else {
         Vec::new()
     };
     volumes.retain(|volume| {
-        is_of(&volume.labels, install, id)
-            && (volume.labels.get(ROLE).map(String::as_str) == Some(OF_IMAGE)
-                || [volumes::own(id), volumes::work(id)].contains(&volume.name))
+        let of_image = volumes::is_of_image(id, &volume.name);
+        let known = of_image || [volumes::own(id), volumes::work(id)].contains(&volume.name);
+        // The engine was killed between making it and writing down its labels; nothing was ever in it.
+        let nameless = of_image && volume.labels.is_empty();
+        known && (nameless || is_of(&volume.labels, install, id))
     });
     Ok(Things {
         containers,

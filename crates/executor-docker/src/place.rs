@@ -6,6 +6,7 @@
 //! <containers>/<id>/away         ours: what of it lies in volumes of the engine; see `away`
 //! <containers>/<id>/left         ours: what is in the volume of the workspace may be new
 //! <containers>/<id>/logged       ours: the logs are back on this host
+//! <containers>/<id>/image-volumes ours: there may be volumes that the image wants
 //! <containers>/<id>/control/     seen inside as /.groundcrew/control: start file, control socket, private files
 //! <logs>/<id>/                   seen inside as /.groundcrew/logs
 //! ```
@@ -46,6 +47,8 @@ pub(crate) const CONTROL: &str = "control";
 
 const OWNER: &str = "owner.json";
 const CREATING: &str = "creating";
+/// Written down when the image wants volumes.
+pub(crate) const VOLUMES: &str = "image-volumes";
 const VERSION: u32 = 1;
 
 /// What the name of a directory begins with that is being removed; no id begins so.
@@ -317,6 +320,11 @@ impl Place {
     /// Writes down that the engine is about to be asked, and when.
     pub(crate) fn begin_creating(&self) -> Result<(), Error> {
         self.write(CREATING, uptime().as_nanos().to_string().as_bytes())
+    }
+
+    /// Writes down that its container has volumes which do not go with it.
+    pub(crate) fn has_volumes(&self) -> Result<(), Error> {
+        self.write(VOLUMES, b"")
     }
 
     /// Writes down that the engine has answered.

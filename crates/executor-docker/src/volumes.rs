@@ -30,6 +30,22 @@ pub(crate) fn work(id: &InstanceId) -> String {
     format!("groundcrew-{id}-work")
 }
 
+/// Returns the name of one of the volumes that the image of an instance wants.
+pub(crate) fn of_image(id: &InstanceId, index: usize) -> String {
+    format!("groundcrew-{id}-image-{index}")
+}
+
+/// Returns what the names of all volumes of an instance begin with.
+pub(crate) fn prefix(id: &InstanceId) -> String {
+    format!("groundcrew-{id}-")
+}
+
+/// Whether a name is one of those that an image wants.
+pub(crate) fn is_of_image(id: &InstanceId, name: &str) -> bool {
+    let rest = name.strip_prefix(&prefix(id));
+    rest.is_some_and(|rest| rest.starts_with("image-"))
+}
+
 /// A volume, as a list shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
@@ -40,9 +56,22 @@ pub(crate) struct Volume {
 impl Engine {
     /// Lists the volumes that have all these labels with exactly these values.
     pub(crate) async fn volumes(&self, labels: Vec<String>) -> Result<Vec<Volume>, Error> {
+        self.filtered("label", labels).await
+    }
+
+    /// Lists the volumes of an instance by their names, whatever labels they have.
+    pub(crate) async fn volumes_of(&self, id: &InstanceId) -> Result<Vec<Volume>, Error> {
+        let prefix = prefix(id);
+        let mut found = self.filtered("name", vec![prefix.clone()]).await?;
+        // The engine finds the words anywhere in a name.
+        found.retain(|volume| volume.name.starts_with(&prefix));
+        Ok(found)
+    }
+
+    async fn filtered(&self, by: &str, values: Vec<String>) -> Result<Vec<Volume>, Error> {
         let client = self.client().await?;
         let options = ListVolumesOptions {
-            filters: Some(HashMap::from([("label".to_owned(), labels)])),
+            filters: Some(HashMap::from([(by.to_owned(), values)])),
         };
         let found = self
             .call("listing volumes", client.list_volumes(Some(options)))
@@ -153,5 +182,30 @@ impl Engine {
             }
         });
         Ok(bounded.boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f105_a_volume_is_found_by_its_whole_name_where_an_engine_lost_its_labels() {
+        let id = InstanceId::new("00112233445566778899aabbccddeeff").unwrap();
+        assert!(is_of_image(&id, &of_image(&id, 3)));
+        for name in [own(&id), work(&id)] {
+            assert!(
+                name.starts_with(&prefix(&id)) && !is_of_image(&id, &name),
+                "{name}"
+            );
+        }
+        assert!(!is_of_image(
+            &id,
+            "x-groundcrew-00112233445566778899aabbccddeeff-image-0"
+        ));
+        assert!(!is_of_image(
+            &id,
+            "groundcrew-00112233445566778899aabbccddee00-image-0"
+        ));
     }
 }

@@ -350,7 +350,13 @@ impl Engine {
             let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let words = String::from_utf8_lossy(&words).replace('\0', " ");
             let place = private.directory.path().display().to_string();
-            if words.contains("containerd-shim") && words.contains(&place) {
+            if !words.contains("containerd-shim") || !words.contains(&place) {
+                continue;
+            }
+            // One that keeps nothing is what a kill left of the engine itself; nobody can ask it for that.
+            let pid = entry.file_name();
+            let children = entry.path().join("task").join(pid).join("children");
+            if fs::read_to_string(children).is_ok_and(|children| !children.is_empty()) {
                 found.insert(format!("process {words}"));
             }
         }

@@ -236,13 +236,19 @@ async fn f105_needs_docker_a_volume_of_an_image_whose_container_never_was_is_rem
     let id = fresh();
     let install = format!("dev.groundcrew.install={}", ground.install);
     let attempt = format!("dev.groundcrew.attempt={id}");
-    // As an engine leaves it that died between the two; and one of the same labels that somebody else made.
-    let make = |extra: &[&str]| {
-        let words = ["volume", "create", "--label", &install, "--label", &attempt];
-        ground.docker(&[&words[..], extra].concat())
+    // As an engine leaves them that died between the two, one of them before it knew its labels; and what others made.
+    let labels = ["--label", &install, "--label", &attempt];
+    let make = |labels: &[&str], name: &[&str]| {
+        ground.docker(&[&["volume", "create"], labels, name].concat())
     };
-    make(&["--label", "dev.groundcrew.role=image"]);
-    let other = make(&[]);
+    make(&labels, &[&format!("groundcrew-{id}-image-0")]);
+    make(&[], &[&format!("groundcrew-{id}-image-1")]);
+    let alike = make(&[], &[&format!("x-groundcrew-{id}-image-0")]);
+    let foreign = make(
+        &["--label", "of=others"],
+        &[&format!("groundcrew-{id}-image-2")],
+    );
+    let other = make(&labels, &[]);
     assert_eq!(
         ground.executor.list().await.unwrap(),
         std::slice::from_ref(&id)
@@ -251,6 +257,15 @@ async fn f105_needs_docker_a_volume_of_an_image_whose_container_never_was_is_rem
         ground.executor.delete(&id, None).await.unwrap(),
         Undone::REMOVED
     );
+    let all = ground.docker(&["volume", "ls", "--quiet"]);
+    for name in [&alike, &foreign] {
+        assert!(all.lines().any(|left| left == name), "{name}: {all}");
+        ground.docker(&["volume", "rm", name]);
+    }
+    for gone in [0, 1] {
+        let gone = format!("groundcrew-{id}-image-{gone}");
+        assert!(all.lines().all(|left| left != gone), "{all}");
+    }
     assert_eq!(volumes(&ground), other);
     ground.docker(&["volume", "rm", &other]);
 }
