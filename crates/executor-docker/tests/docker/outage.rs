@@ -1,31 +1,52 @@
 //! Engines that are not there, freeze or die: each has its own, so that nobody else's suffers.
 
 use std::{
-    os::unix::process::CommandExt as _,
-    process::{Child, Command, Stdio},
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Mutex,
     time::Duration,
 };
 
 use groundcrew_core::{
     error::ErrorKind, executor::Executor as _, identity::Presence, undo::Undone,
 };
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::ground::{Ground, Silent, docker, fresh, images, ran, shell, until};
+use crate::ground::{Ground, Silent, docker, fresh, images, ran, shell, told, until};
 
-/// An engine of one test.
+/// An engine of one test, with its keeper: whatever becomes of the test, nothing of either stays.
 struct Private {
+    /// Removed by the keeper, and here if that fails.
     directory: tempfile::TempDir,
-    child: Child,
+    keeper: Child,
+    line: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
 }
 
 impl Private {
     async fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let child = launch(directory.path());
-        let engine = Self { directory, child };
-        engine.answers().await;
+        let directory = tempfile::Builder::new()
+            .prefix("gc-private")
+            .tempdir()
+            .unwrap();
+        let mut keeper = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["--", "sh"])
+            .arg(told("GROUNDCREW_TEST_ENGINE_KEEPER"))
+            .arg(directory.path())
+            .args(["--bridge=none", "--iptables=false", "--ip-forward=false"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(keeper.stdout.take().unwrap());
+        let line = keeper.stdin.take().map(|lifeline| (lifeline, answers));
+        let engine = Self {
+            directory,
+            keeper,
+            line: Mutex::new(line),
+        };
+        engine.start_again().await;
         images(&engine.endpoint());
         engine
     }
@@ -34,16 +55,19 @@ impl Private {
         format!("unix://{}/docker.sock", self.directory.path().display())
     }
 
-    /// The program that gives it a network namespace becomes it.
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+    /// Has the keeper do something: `freeze`, `thaw`, `kill` or `start`.
+    fn tell(&self, word: &str) {
+        let mut line = self.line.lock().unwrap();
+        let (lifeline, answers) = line.as_mut().unwrap();
+        writeln!(lifeline, "{word}").unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim(), word);
     }
 
-    fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap();
-    }
-
-    async fn answers(&self) {
+    /// Starts it, also after an unclean stop.
+    async fn start_again(&self) {
+        self.tell("start");
         let endpoint = self.endpoint();
         until("the engine answers", || {
             Command::new("timeout")
@@ -53,62 +77,14 @@ impl Private {
         })
         .await;
     }
-
-    /// Starts it after an unclean stop; a stale number of a process would keep it from starting its own helper.
-    async fn start_again(&mut self) {
-        for stale in ["pid", "exec/containerd/containerd.pid"] {
-            drop(std::fs::remove_file(self.directory.path().join(stale)));
-        }
-        self.child = launch(self.directory.path());
-        self.answers().await;
-    }
-
-    async fn kill_and_start_again(&mut self) {
-        self.signal(Signal::KILL);
-        self.child.wait().unwrap();
-        self.start_again().await;
-    }
 }
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // Frozen ones would not hear it.
-        let pid = Pid::from_child(&self.child);
-        let _gone = kill_process(pid, Signal::CONT);
-        let _gone = kill_process(pid, Signal::TERM);
-        drop(self.child.wait());
-        let exec = self.directory.path().join("exec");
-        drop(Command::new("umount").arg("-R").arg(&exec).output());
+        // The end of its line is the end of everything.
+        drop(self.line.get_mut().map(Option::take));
+        drop(self.keeper.wait());
     }
-}
-
-fn launch(directory: &std::path::Path) -> Child {
-    let at = |name: &str| directory.join(name).display().to_string();
-    let log = std::fs::File::create(directory.join("log")).unwrap();
-    Command::new("unshare")
-        .args([
-            "--net",
-            "--",
-            "dockerd",
-            "--bridge=none",
-            "--iptables=false",
-            "--ip-forward=false",
-        ])
-        .args([
-            "--data-root",
-            &at("data"),
-            "--exec-root",
-            &at("exec"),
-            "--pidfile",
-            &at("pid"),
-        ])
-        .args(["-H", &format!("unix://{}", at("docker.sock"))])
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .process_group(0)
-        .spawn()
-        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +133,7 @@ async fn f104_heavy_needs_docker_what_a_frozen_engine_makes_late_is_caught() {
         let creating = ids.iter().map(|id| hasty.create(id, &spec, &Silent));
         let freezing = async {
             tokio::time::sleep(Duration::from_millis(15 * round)).await;
-            engine.signal(Signal::STOP);
+            engine.tell("freeze");
         };
         let (made, ()) = tokio::join!(futures_util::future::join_all(creating), freezing);
         for made in &made {
@@ -173,7 +149,7 @@ async fn f104_heavy_needs_docker_what_a_frozen_engine_makes_late_is_caught() {
         assert!(matches!(state, Presence::Unknown(_)), "{state:?}");
         assert!(hasty.delete(&ids[0], None).await.is_err());
         assert!(hasty.list().await.is_err());
-        engine.signal(Signal::CONT);
+        engine.tell("thaw");
         let deletions = ids.iter().map(|id| ground.executor.delete(id, None));
         for undone in futures_util::future::join_all(deletions).await {
             let undone = undone.unwrap();
@@ -190,21 +166,19 @@ async fn f104_heavy_needs_docker_what_a_frozen_engine_makes_late_is_caught() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f105_f106_heavy_needs_docker_an_engine_that_was_killed_is_put_right() {
-    let mut engine = Private::start().await;
+    let engine = Private::start().await;
     let ground = Ground::at(&engine.endpoint());
     let kept = fresh();
     let created = ground.create(&kept, json!({})).await.unwrap();
     let ids: Vec<_> = (0..4).map(|_| fresh()).collect();
     let creating = ids.iter().map(|id| ground.create(id, json!({})));
-    let pid = engine.pid();
     let killing = async {
         tokio::time::sleep(Duration::from_millis(150)).await;
-        kill_process(pid, Signal::STOP).unwrap();
-        kill_process(pid, Signal::KILL).unwrap();
+        engine.tell("freeze");
+        engine.tell("kill");
     };
     let (_, ()) = tokio::join!(futures_util::future::join_all(creating), killing);
     assert!(ground.executor.delete(&kept, None).await.is_err());
-    engine.child.wait().unwrap();
     engine.start_again().await;
     let listed = ground.executor.list().await.unwrap();
     assert!(listed.contains(&kept), "{listed:?}");
@@ -218,6 +192,7 @@ async fn f105_f106_heavy_needs_docker_an_engine_that_was_killed_is_put_right() {
     let instance = ground.instance(&id, json!({})).await;
     assert_eq!(ran(&*instance, &shell("echo new")).await.0, "new\n");
     ground.executor.delete(&id, None).await.unwrap();
-    engine.kill_and_start_again().await;
+    engine.tell("kill");
+    engine.start_again().await;
     assert_eq!(docker(&engine.endpoint(), &["ps", "-aq"]), "");
 }
