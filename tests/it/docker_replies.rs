@@ -150,27 +150,24 @@ fn f109_needs_docker_what_is_stopped_or_gone_already_is_success() {
         ("DELETE /containers/ID", answer("404 Not Found", no)),
         ("DELETE /containers/ID", answer("409 Conflict", no)),
     ] {
-        let run = engine.run(
-            &ground,
-            &repository,
-            &["--detach", "--format", "json"],
-            "exec sleep 600",
-        );
-        let run = run.run().ok().json();
-        let answered = reply.clone();
-        let relay = Relay::new(&engine, move |asked| {
-            if asked.call == call && asked.before == 0 {
-                Deed::Instead(answered.clone())
-            } else {
-                Deed::Pass
-            }
+        // Whoever has ended before the look is not told to stop: how soon that is, is the machine's to say.
+        let was_made = (0..20).any(|_| {
+            let options = ["--detach", "--format", "json"];
+            let run = engine.run(&ground, &repository, &options, "exec sleep 600");
+            let run = run.run().ok().json();
+            let answered = reply.clone();
+            let relay = Relay::new(&engine, move |asked| {
+                if asked.call == call && asked.before == 0 {
+                    Deed::Instead(answered.clone())
+                } else {
+                    Deed::Pass
+                }
+            });
+            let removal = engine.call(&ground, &["rm", text(&run["id"])]);
+            removal.env("DOCKER_HOST", relay.endpoint()).run().ok();
+            relay.seen().iter().any(|asked| asked.call == call)
         });
-        let removal = engine.call(&ground, &["rm", text(&run["id"])]);
-        removal.env("DOCKER_HOST", relay.endpoint()).run().ok();
-        assert!(
-            relay.seen().iter().any(|asked| asked.call == call),
-            "{call}"
-        );
+        assert!(was_made, "{call}");
         engine.holds(&held, &reply);
     }
 }
