@@ -12,7 +12,7 @@ use groundcrew_core::{
 };
 use groundcrew_session::{
     launch::LaunchDescription,
-    transport::{Connection, InstanceOptions, InstanceTransport, Transport},
+    transport::{Connection, InstanceOptions, InstanceTransport, Transport as _},
     variable::Variable,
 };
 use groundcrew_testkit::memory::{MemoryExecutor, MemoryInstance, MemoryWorld};
