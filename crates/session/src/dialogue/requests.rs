@@ -228,6 +228,7 @@ mod tests {
         requests.add(request("q1", "\"a\""));
         requests.decide(&id("q1"), &Decision::Approve).unwrap();
         assert!(requests.send(&id("q1")).is_some());
+        assert!(requests.send(&id("q1")).is_none(), "it is sent once");
         assert!(requests.supersede(&json!("a")).is_none());
         assert!(requests.interrupt_all().is_empty());
         requests.settle(&id("q1"), RequestPhase::Answered).unwrap();

@@ -21,6 +21,7 @@ const THREAD: &str = "codex-thread-1";
 #[tokio::test(start_paused = true)]
 async fn t05_two_starts_at_once_leave_one_process() {
     let desk = Desk::new();
+    desk.world.ground.state().pace = Some(Duration::from_millis(1));
     let (one, two) = tokio::join!(
         desk.engine.start(settings("s")),
         desk.engine.start(settings("s"))
@@ -29,6 +30,8 @@ async fn t05_two_starts_at_once_leave_one_process() {
     two.unwrap();
     assert_eq!(desk.world.live().len(), 1);
     assert!(desk.is_live());
+    let most = desk.world.state().most_live;
+    assert_eq!(most, 1, "one after the other");
 }
 
 #[tokio::test(start_paused = true)]

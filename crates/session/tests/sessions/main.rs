@@ -12,6 +12,7 @@ mod desk;
 mod dropping;
 mod ground;
 mod handover;
+mod instances;
 mod lifecycle;
 mod model;
 mod peer;

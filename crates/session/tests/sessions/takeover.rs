@@ -32,6 +32,8 @@ pub(crate) struct Failing {
     /// From which save on nothing is written any more, as if the controller had died there; 0 is never.
     dies_at: AtomicU32,
     saves: AtomicU32,
+    /// Which save fails, counted from the first; 0 is none.
+    fails_at: AtomicU32,
 }
 
 impl Failing {
@@ -51,6 +53,9 @@ impl StateStore for Failing {
         let dies_at = self.dies_at.load(SeqCst);
         if dies_at != 0 && count >= dies_at && state.epoch == 0 {
             std::future::pending::<()>().await;
+        }
+        if count == self.fails_at.load(SeqCst) {
+            return Err(Error::new(ErrorKind::ResourceExhausted, "the disk is full"));
         }
         let fails = self
             .fails
@@ -354,6 +359,27 @@ async fn a_token_outlives_starts_that_fail_and_changes_with_the_next_conversatio
     let text = serde_json::to_string(&stored().await).unwrap();
     let back: SessionState = serde_json::from_str(&text).unwrap();
     assert_eq!(back, stored().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_could_not_be_stored_is_none_and_the_earlier_token_stays() {
+    let store = Arc::new(Failing::default());
+    let desk = Desk::with(Arc::default(), Arc::clone(&store) as _, |_| {});
+    desk.begin().await;
+    desk.engine.disconnect(&key("s")).await.unwrap();
+    // The next save notes a process that is to be started; the one behind it, the conversation.
+    let saves = store.saves.load(SeqCst);
+    store.fails_at.store(saves + 2, SeqCst);
+    let error = desk.engine.start(settings("s")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ResourceExhausted);
+    assert!(desk.world.live().is_empty() && !desk.is_live());
+    let state = store.load(&key("s")).await.unwrap().unwrap();
+    assert_eq!(state.token, token("codex-thread-1"));
+    assert!(state.live.is_none() && state.owned.is_empty() && state.content);
+    desk.engine
+        .resume(settings("s"), state.token)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,12 @@ impl Transport for FakeTransport {
             let process =
                 FakeProcess::new(id, index, Arc::clone(&self.0.ground), peer::hear, script);
             state.processes.push(Arc::clone(&process));
+            let live = state
+                .processes
+                .iter()
+                .filter(|process| !process.state().closed);
+            let live = live.count();
+            state.most_live = state.most_live.max(live);
             process
         };
         Ok(FakeConnection::open(process, Offset(0)))

@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub(crate) scripts: VecDeque<Script>,
     /// Holds starts until it is told.
     pub(crate) hold_starts: Option<tokio::sync::watch::Receiver<bool>>,
+    /// How many processes there were at most that nobody had closed.
+    pub(crate) most_live: usize,
     pub(crate) names_ended: Vec<ProcessId>,
 }
 
