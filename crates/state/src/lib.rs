@@ -16,5 +16,5 @@ mod store;
 mod write;
 
 pub use directory::{StateDirectory, check_home};
-pub use lock::FlockDirectory;
+pub use lock::{FlockDirectory, try_lock_file};
 pub use store::SqliteStore;

@@ -134,6 +134,19 @@ fn unlinks(name: &LockName) -> bool {
     )
 }
 
+/// Takes the lock on a file of the state directory that is none of the directory of locks, if nobody has it.
+///
+/// * The file is made unless it is there, and stays; a lock on one that was unlinked meanwhile is none.
+/// * It blocks for nobody.
+///
+/// # Errors
+///
+/// When the file cannot be opened or locked.
+pub fn try_lock_file(path: &Path) -> Result<Option<Box<dyn LockGuard>>, Error> {
+    let held = try_once(path, How::Alone, false)?;
+    Ok(held.map(|held| Box::new(held) as Box<dyn LockGuard>))
+}
+
 fn try_once(path: &Path, how: How, unlinks: bool) -> Result<Option<Held>, Error> {
     let failed = |error| files::failed("cannot lock", path, error);
     loop {

@@ -4,9 +4,7 @@
 //! * One JSON object a line each way; who asks for a turn hears what happens in it.
 
 use std::{
-    fs::{File, TryLockError},
     io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -14,11 +12,13 @@ use std::{
 use groundcrew_core::{
     error::{Error, ErrorKind, ErrorReport},
     id::SessionId,
+    store::LockGuard,
 };
 use groundcrew_session::{
     event::SessionEvent,
     request::{Decision, RequestId},
 };
+use groundcrew_state::try_lock_file;
 use groundcrew_supervisor::socket;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -79,7 +79,7 @@ pub(crate) enum Tell {
 pub(crate) struct Desk {
     listener: UnixListener,
     path: PathBuf,
-    _lock: File,
+    _lock: Box<dyn LockGuard>,
 }
 
 /// Who sits at a desk.
@@ -122,15 +122,9 @@ impl Desk {
     fn sit(directory: &Path, session: &SessionId) -> Result<Option<Self>, Error> {
         let failed =
             |e| Error::io("failed to take control of the conversation", e).with("session", session);
-        let at = directory.join(format!("{session}.lock"));
-        let lock = File::create(&at).map_err(failed)?;
-        match lock.try_lock() {
-            // The run may have been removed since the file was opened, and its seat with it.
-            Ok(()) if !is_at(&lock, &at).map_err(failed)? => return Ok(None),
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(e)) => return Err(failed(e)),
-        }
+        let Some(lock) = try_lock_file(&directory.join(format!("{session}.lock")))? else {
+            return Ok(None);
+        };
         let path = directory.join(format!("{session}.sock"));
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
@@ -160,16 +154,6 @@ impl Desk {
                 return (ask, line);
             }
         }
-    }
-}
-
-/// Whether a file that is open still has its name.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let open = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
     }
 }
 
@@ -259,16 +243,15 @@ mod tests {
         assert!(matches!(take(at, &session()).await.unwrap(), Seat::Ours(_)));
     }
 
-    #[test]
-    fn a_lock_whose_file_was_removed_is_no_seat() {
+    #[tokio::test]
+    async fn a_seat_whose_run_was_removed_is_made_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("s-1.lock");
-        let lock = File::create(&path).unwrap();
-        assert!(is_at(&lock, &path).unwrap());
-        std::fs::remove_file(&path).unwrap();
-        assert!(!is_at(&lock, &path).unwrap());
-        let _next = File::create(&path).unwrap();
-        assert!(!is_at(&lock, &path).unwrap());
+        let at = directory.path();
+        let first = Desk::sit(at, &session()).unwrap().unwrap();
+        assert!(Desk::sit(at, &session()).unwrap().is_none());
+        std::fs::remove_file(at.join("s-1.lock")).unwrap();
+        assert!(Desk::sit(at, &session()).unwrap().is_some());
+        drop(first);
     }
 
     #[tokio::test]
