@@ -14,7 +14,7 @@ use groundcrew_core::{
 
 use crate::{
     agent::{self, Place},
-    args::{AgentArgs, Approve, CommandArgs, Format, ResumeArgs, RunArgs, WishArgs},
+    args::{AgentArgs, Approve, CommandArgs, ResumeArgs, RunArgs, WishArgs},
     failing::Failing,
     program::Context,
     tool_servers,
@@ -144,11 +144,11 @@ fn asked(
 
 /// Decides who is asked: a person only where one sits.
 fn approve(context: &Context, wishes: &WishArgs) -> Approve {
-    let terminals = context.surroundings.terminals;
-    let person = terminals.input && terminals.error && context.console.format == Format::Human;
-    wishes
-        .approve
-        .unwrap_or(if person { Approve::Ask } else { Approve::Never })
+    wishes.approve.unwrap_or(if context.has_person() {
+        Approve::Ask
+    } else {
+        Approve::Never
+    })
 }
 
 fn prompt(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {

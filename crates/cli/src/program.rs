@@ -25,7 +25,10 @@ use groundcrew_secrets::{MasterKey, SealedConfig, SealedSecrets, SecretChain};
 use groundcrew_state::{FlockDirectory, StateDirectory};
 use groundcrew_supervisor::SupervisorSource;
 
-use crate::{console::Console, failing::Failing, settings::Settings, surroundings::Surroundings};
+use crate::{
+    args::Format, console::Console, failing::Failing, settings::Settings,
+    surroundings::Surroundings,
+};
 
 /// The variable that names the file of the master key, where it is not the store's own.
 const MASTER_KEY_FILE: &str = "GROUNDCREW_MASTER_KEY_FILE";
@@ -115,6 +118,12 @@ impl Crew {
 }
 
 impl Context {
+    /// Tells whether somebody sits at our terminal who can be asked.
+    pub(crate) fn has_person(&self) -> bool {
+        let terminals = self.surroundings.terminals;
+        terminals.input && terminals.error && self.console.format == Format::Human
+    }
+
     /// Opens the state directory and puts the parts together.
     ///
     /// # Errors

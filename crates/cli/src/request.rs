@@ -53,19 +53,13 @@ pub(crate) fn fresh(
         wished.executor = agent::executor(agent, wished.executor.as_ref())?;
     }
     let place = place(&wished, surroundings)?;
-    let converses = converses(agent.as_ref());
     let program = match agent {
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => Command::new(args.argv.iter().cloned())?.into(),
     };
-    let (mode, variables, lease) = command(
-        &args.command,
-        program,
-        converses,
-        format,
-        config,
-        surroundings,
-    )?;
+    // A conversation is work: it is gone on with in its workspace.
+    let keep = args.place.keep || converses(&program);
+    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
     let (setup, teardown) = scripts::of_run(
         &args.scripts,
         config.setup.clone(),
@@ -83,8 +77,7 @@ pub(crate) fn fresh(
         payloads: variables.payloads,
         caches: variables.caches,
         lease,
-        // A conversation is work: it is gone on with in its workspace.
-        keep: args.place.keep || converses,
+        keep,
         mcp_servers: servers,
         limits: args.command.limits.limits(),
         options: args.place.container.options(place.storage),
@@ -106,7 +99,6 @@ pub(crate) fn resumed(
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<LaunchRequest, Failing> {
-    let converses = converses(agent.as_ref());
     let program = match agent {
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => words_of(args, record)?.into(),
@@ -118,14 +110,7 @@ pub(crate) fn resumed(
         );
         return Err(error.with("run", &record.run).into());
     };
-    let (mode, variables, lease) = command(
-        &args.command,
-        program,
-        converses,
-        format,
-        config,
-        surroundings,
-    )?;
+    let (mode, variables, lease) = command(&args.command, program, format, config, surroundings)?;
     // A resumption takes the workspace of its record and no other.
     let workspace = WorkspaceRequest::InPlace {
         path: workspace.path.clone(),
@@ -149,9 +134,9 @@ pub(crate) fn resumed(
     })
 }
 
-/// Returns whether an agent is spoken to in its protocol.
-fn converses(agent: Option<&ProfiledAgent>) -> bool {
-    agent.is_some_and(|agent| agent.used.wishes.conversation)
+/// Returns whether a program is an agent that is spoken to in its protocol.
+fn converses(program: &AgentProgram) -> bool {
+    matches!(program, AgentProgram::Profile(agent) if agent.used.wishes.conversation)
 }
 
 /// Returns the command of the words, or the one that the run had.
@@ -370,11 +355,11 @@ type CommandParts = (Mode, Variables, Lease);
 fn command(
     args: &CommandArgs,
     program: AgentProgram,
-    converses: bool,
     format: Format,
     config: &Config,
     surroundings: &Surroundings,
 ) -> Result<CommandParts, Failing> {
+    let converses = converses(&program);
     let terminal = !converses && wants_terminal(&args.streams, format, surroundings.terminals);
     let variables = variables::collect(args, terminal, config, surroundings)?;
     let inward = inward(&args.streams, format, surroundings.terminals);

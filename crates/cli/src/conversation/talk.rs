@@ -70,6 +70,13 @@ pub(crate) struct Talk<'a> {
 }
 
 impl Talk<'_> {
+    /// Tells what was heard and not told yet.
+    pub(crate) fn tell_rest(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.teller.tell(&event);
+        }
+    }
+
     /// Says something and follows what comes of it.
     ///
     /// # Errors

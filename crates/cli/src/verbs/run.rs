@@ -133,7 +133,8 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
             return Ok(code);
         }
     }
-    Box::pin(resume_as(context, &crew, args, asked, events, &mut signals)).await
+    let resumed = resume_as(context, &crew, args, &record, asked, events, &mut signals);
+    Box::pin(resumed).await
 }
 
 /// Launches what was asked for in the workspace that a run kept.
@@ -145,6 +146,7 @@ pub(crate) async fn resume_as(
     context: &Context,
     crew: &Crew,
     args: &ResumeArgs,
+    record: &RunRecord,
     asked: Asked,
     events: Events,
     signals: &mut Signals,
@@ -153,10 +155,9 @@ pub(crate) async fn resume_as(
         agent,
         conversation,
     } = asked;
-    let record = crew.launcher.find(&args.id).await?;
     let request = request::resumed(
         args,
-        &record,
+        record,
         agent,
         servers(conversation.as_ref()),
         context.console.format,

@@ -171,7 +171,6 @@ fn talk<'a>(
     desk: Desk,
 ) -> Talk<'a> {
     let console = &context.console;
-    let terminals = context.surroundings.terminals;
     Talk {
         console,
         engine,
@@ -180,7 +179,7 @@ fn talk<'a>(
         desk,
         teller: Teller::new(console),
         approve: held.approve,
-        person: terminals.input && terminals.error && console.format == Format::Human,
+        person: context.has_person(),
     }
 }
 
@@ -230,9 +229,7 @@ async fn leave(
     mut talk: Talk<'_>,
 ) -> Result<u8, Failing> {
     talk.engine.leave(&talk.session).await?;
-    while let Ok(event) = talk.events.try_recv() {
-        talk.teller.tell(&event);
-    }
+    talk.tell_rest();
     let view = crew.launcher.observe(&record.run).await?;
     let console = &context.console;
     console.result(record.run.as_str());
@@ -292,8 +289,14 @@ fn tell(context: &Context, view: &RunView, turn: &TurnReport) {
     } else if view.record.state == RunState::Stuck {
         console.warn("something could not be taken away yet; see `groundcrew recover`");
     }
+    document(context, view, turn);
+}
+
+fn document(context: &Context, view: &RunView, turn: &TurnReport) {
     let run = Run::new(&view.record, view.report.as_ref());
-    console.document(&Document::new(Talked { run, turn }));
+    context
+        .console
+        .document(&Document::new(Talked { run, turn }));
 }
 
 /// Returns the exit code of a turn.
@@ -358,11 +361,7 @@ pub(crate) async fn go_on(
     if stay && let Ok(Ending::Ended(outcome)) = ending {
         talk.engine.leave(&talk.session).await?;
         let view = crew.launcher.observe(&record.run).await?;
-        let run = Run::new(&view.record, view.report.as_ref());
-        let turn = talk.teller.report();
-        context
-            .console
-            .document(&Document::new(Talked { run, turn }));
+        document(context, &view, talk.teller.report());
         return Ok(Some(of_turn(outcome)));
     }
     let done = Box::pin(finish(context, crew, record, talk, ending)).await?;
@@ -439,7 +438,8 @@ pub(crate) async fn prompt(context: &Context, args: &PromptArgs) -> Result<u8, F
             return Ok(code);
         }
     }
-    let resumed = verbs::run::resume_as(context, &crew, &resuming, asked, events, &mut signals);
+    let signals = &mut signals;
+    let resumed = verbs::run::resume_as(context, &crew, &resuming, &record, asked, events, signals);
     Box::pin(resumed).await
 }
 
@@ -525,9 +525,7 @@ async fn at_the_desk(context: &Context, id: &str, wanted: Ask) -> Result<u8, Fai
             let done = Box::pin(carry_out(&talk.engine, &talk.session, wanted)).await;
             talk.engine.leave(&talk.session).await?;
             // What we heard nobody hears again.
-            while let Ok(event) = talk.events.try_recv() {
-                talk.teller.tell(&event);
-            }
+            talk.tell_rest();
             done?;
             Ok(exit::DONE)
         }
