@@ -82,16 +82,31 @@ impl Away {
         else {
             return Ok(None);
         };
-        let print = print(workspace).await?;
-        Ok(Some(Self {
+        Self::of(false, Some(workspace), image, user, labels)
+            .await
+            .map(Some)
+    }
+
+    async fn of(
+        ours: bool,
+        workspace: Option<&PathBuf>,
+        image: &str,
+        user: (u32, u32),
+        labels: HashMap<String, String>,
+    ) -> Result<Self, Error> {
+        let print = match workspace {
+            Some(workspace) => Some(print(workspace).await?),
+            None => None,
+        };
+        Ok(Self {
             version: VERSION,
-            ours: false,
+            ours,
             image: image.to_owned(),
             user,
-            workspace: Some(workspace.clone()),
-            print: Some(print),
+            workspace: workspace.cloned(),
+            print,
             labels,
-        }))
+        })
     }
 
     /// Plans for an engine that does not see the files of this host.
@@ -127,19 +142,7 @@ impl Away {
                 "the engine does not see the files of this host, so the workspace cannot be used where it is; use --workspace volume",
             );
         }
-        let print = match &spec.workspace {
-            Some(workspace) => Some(print(workspace).await?),
-            None => None,
-        };
-        Ok(Self {
-            version: VERSION,
-            ours: true,
-            image: image.to_owned(),
-            user,
-            workspace: spec.workspace.clone(),
-            print,
-            labels,
-        })
+        Self::of(true, spec.workspace.as_ref(), image, user, labels).await
     }
 
     /// Reads what is written down of an instance; none if all of it is on this host.

@@ -25,7 +25,7 @@ use crate::{
     engine::Engine,
     inside, life,
     place::{self, Place, Root},
-    tree,
+    tree::{self, Later},
     volumes::{self, Volume},
 };
 
@@ -144,17 +144,11 @@ async fn bring_workspace(
     };
     place.note(SWAPPING, b"")?;
     let swap = move || {
-        let fail = || failed("failed to replace the files of the workspace", &path);
+        let what = "failed to replace the files of the workspace";
         let (incoming, later) = came;
-        match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(fail()(errno)),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let top = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(fail())?;
-        tree::replace(&top, &incoming).map_err(fail())?;
-        tree::settle(&top, later)?;
-        rustix::fs::unlinkat(&beside, &name, rustix::fs::AtFlags::REMOVEDIR).map_err(fail())
+        put(&path, &incoming, later, what)?;
+        rustix::fs::unlinkat(&beside, &name, rustix::fs::AtFlags::REMOVEDIR)
+            .map_err(failed(what, &path))
     };
     tokio::task::spawn_blocking(swap).await.map_err(|e| {
         Error::new(
@@ -164,6 +158,23 @@ async fn bring_workspace(
         .with_source(e)
     })??;
     place.note(HOME, b"")
+}
+
+/// Puts what came in the place of all that is in a directory, which is made if it is gone.
+fn put(
+    path: &Path,
+    incoming: &OwnedFd,
+    later: Vec<Later>,
+    what: &'static str,
+) -> Result<(), Error> {
+    match rustix::fs::mkdirat(CWD, path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(errno) => return Err(failed(what, path)(errno)),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let top = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed(what, path))?;
+    tree::replace(&top, incoming).map_err(failed(what, path))?;
+    tree::settle(&top, later)
 }
 
 fn clone(descriptor: &OwnedFd) -> Result<OwnedFd, Error> {
@@ -213,15 +224,7 @@ async fn bring_logs(place: &Place, logs: &Path, archive: ByteStream) -> Result<(
             Err(_) if bounded.limit() == 0 => Vec::new(),
             came => came?,
         };
-        let fail = || failed("failed to bring the logs back", &path);
-        match rustix::fs::mkdirat(CWD, &path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(fail()(errno)),
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let top = rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(fail())?;
-        tree::replace(&top, &incoming).map_err(fail())?;
-        tree::settle(&top, later)
+        put(&path, &incoming, later, "failed to bring the logs back")
     })
     .await?;
     place.note(LOGGED, b"")
