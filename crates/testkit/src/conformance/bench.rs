@@ -1,7 +1,5 @@
 //! What a case works with: a fresh instance, and the few things that many cases do with one.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use groundcrew_core::{
     command::Command,
@@ -9,16 +7,13 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     id::ProcessId,
     instance::SharedInstance,
-    process::{
-        EnvironmentSource, ExitStatus, Frame, FrameKind, Offset, ProcessSpec, Role, StdinPolicy,
-        StdioKind, StopOrder,
-    },
+    process::{ExitStatus, Frame, FrameKind, Offset, ProcessSpec, Role},
 };
 
 use super::{
     broken::{Broken, broken, hold},
     fixture::Fixture,
-    programs::Program,
+    programs::{self, Program},
 };
 
 /// A fresh instance, and what may run in it.
@@ -64,22 +59,8 @@ impl<'a> Bench<'a> {
 
     /// A process that is not the main one, with pipes and an open input.
     pub(super) fn spec(&self, program: &Program<'_>) -> Result<ProcessSpec, Broken> {
-        Ok(ProcessSpec {
-            command: Command::new(self.fixture.command(program))?,
-            directory: self.fixture.directory(),
-            environment: EnvironmentSource::Run(Environment::new()),
-            stdio: StdioKind::Pipes,
-            stdin: StdinPolicy::Open,
-            time_limit: None,
-            idle_limit: None,
-            stop: StopOrder {
-                grace: Duration::from_millis(500),
-                ..StopOrder::default()
-            },
-            no_new_privileges: false,
-            main: false,
-            log_limit: 64 << 20,
-        })
+        let command = Command::new(self.fixture.command(program))?;
+        Ok(programs::process(command, self.fixture.directory()))
     }
 
     pub(super) async fn start(

@@ -1,6 +1,33 @@
 //! What processes of the cases do, and how that is written for a shell.
 
-use groundcrew_core::wire::OsText;
+use std::{path::PathBuf, time::Duration};
+
+use groundcrew_core::{
+    command::Command,
+    env::Environment,
+    process::{EnvironmentSource, ProcessSpec, StdinPolicy, StdioKind, StopOrder},
+    wire::OsText,
+};
+
+/// Describes a process that is not the main one, with pipes and an open input.
+pub(super) fn process(command: Command, directory: PathBuf) -> ProcessSpec {
+    ProcessSpec {
+        command,
+        directory,
+        environment: EnvironmentSource::Run(Environment::new()),
+        stdio: StdioKind::Pipes,
+        stdin: StdinPolicy::Open,
+        time_limit: None,
+        idle_limit: None,
+        stop: StopOrder {
+            grace: Duration::from_millis(500),
+            ..StopOrder::default()
+        },
+        no_new_privileges: false,
+        main: false,
+        log_limit: 64 << 20,
+    }
+}
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

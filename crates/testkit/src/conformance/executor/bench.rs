@@ -15,7 +15,7 @@ use groundcrew_core::{
     id::{AttemptId, InstanceId, ProcessId, RunId, SessionId},
     identity::Presence,
     instance::{Instance, SharedInstance},
-    process::{EnvironmentSource, Lease, ProcessSpec, StdinPolicy, StdioKind, StopOrder},
+    process::{Lease, ProcessSpec},
     wire::OsText,
 };
 
@@ -24,7 +24,7 @@ use crate::conformance::{
     broken::Broken,
     fixture::{Fixture, Need},
     place::{Ground, Land},
-    programs::Program,
+    programs::{self, Program},
 };
 
 /// How the executor is made.
@@ -250,20 +250,6 @@ pub(super) fn process_spec(
     ground: &Ground,
     program: &Program<'_>,
 ) -> Result<ProcessSpec, Error> {
-    Ok(ProcessSpec {
-        command: Command::new((fixture.command)(program))?,
-        directory: directory(fixture, ground),
-        environment: EnvironmentSource::Run(Environment::new()),
-        stdio: StdioKind::Pipes,
-        stdin: StdinPolicy::Open,
-        time_limit: None,
-        idle_limit: None,
-        stop: StopOrder {
-            grace: Duration::from_millis(500),
-            ..StopOrder::default()
-        },
-        no_new_privileges: false,
-        main: false,
-        log_limit: 64 << 20,
-    })
+    let command = Command::new((fixture.command)(program))?;
+    Ok(programs::process(command, directory(fixture, ground)))
 }
