@@ -7,15 +7,12 @@ use groundcrew_core::{
     CloseOptions, Launcher, Parts, Policy, Registration, Registry,
     checkpoint::Checkpoints,
     command::Command,
-    error::Error,
-    event::{Event, EventSink},
     executor::Executor as _,
     id::{ExecutorName, SessionId, TaskId},
     identity::Presence,
     process::Lease,
     profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
-    secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     store::StateStore as _,
     workspace::WorkspaceRequest,
 };
@@ -26,7 +23,7 @@ use groundcrew_testkit::faulty::{FaultPlan, Faulty};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::ground::{Engine, Ground, IMAGE, text, until};
+use crate::ground::{Engine, Ground, IMAGE, NoSecrets, text, until};
 
 const STAYS: &str = "echo begun; exec sleep 600";
 
@@ -109,25 +106,6 @@ fn c11_needs_docker_whatever_goes_wrong_beside_a_run_leaves_its_container() {
     ground.until_quiet();
 }
 
-/// Hears nothing.
-#[derive(Debug)]
-struct Deaf;
-
-impl EventSink for Deaf {
-    fn emit(&self, _: Event) {}
-}
-
-/// Knows nothing.
-#[derive(Debug)]
-struct NoSecrets;
-
-#[groundcrew_core::async_trait]
-impl SecretStore for NoSecrets {
-    async fn reveal(&self, _: &SecretRef, _: &SecretScope) -> Result<Option<SecretValue>, Error> {
-        Ok(None)
-    }
-}
-
 /// A state directory and a workspace beside it, on an engine.
 struct Place {
     root: tempfile::TempDir,
@@ -181,7 +159,7 @@ impl Place {
             runtime_secrets: Arc::new(()),
             profiles: Arc::new(MemoryProfiles::default()),
             directory: Arc::new(()),
-            events: Arc::new(Deaf),
+            events: Arc::new(()),
             checkpoints,
             policy: Policy::default(),
         })

@@ -3,21 +3,13 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use crate::ground::{Engine, Ground, Job, Repository, text};
+use crate::ground::{Engine, Ground, Job, Repository, is_whole, text};
 
 const STAYS: &str = "exec sleep 600";
 
 /// How often, and how many at once: small among all tests, whole under `cargo xtask soak`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test is told its length by its runner"
-)]
 fn size() -> (usize, usize) {
-    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
-        (500, 50)
-    } else {
-        (8, 6)
-    }
+    if is_whole() { (500, 50) } else { (8, 6) }
 }
 
 fn launch(engine: &Engine, ground: &Ground, repository: &Repository) -> Job {

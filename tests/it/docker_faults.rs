@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, time::Duration};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::ground::{DEADLINE, Engine, Ground, Leaks, Repository, until, until_within};
+use crate::ground::{DEADLINE, Engine, Ground, Leaks, Repository, is_whole, until, until_within};
 
 /// Stays for longer than any test.
 const STAYS: &str = "exec sleep 600";
@@ -27,15 +27,6 @@ const STARTED: &str = "start.after";
 
 /// What goes wrong at a point, but for what never ends and the death of the process.
 const WAYS: [&str; 4] = ["error", "panic", "late", "cancel"];
-
-/// How long the loops are.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test is told its length by its runner"
-)]
-fn is_whole() -> bool {
-    std::env::var_os("GROUNDCREW_SOAK").is_some()
-}
 
 fn pause(milliseconds: u64) {
     until_within(Duration::from_millis(milliseconds), || false);
@@ -169,6 +160,17 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Demands that a launch succeeds, and leaves what there was before.
+    fn is_as_before(&self) {
+        let launch = self
+            .engine
+            .run(&self.ground, &self.repository, &MORE, "true");
+        launch.run().ok();
+        self.engine.holds(&self.held, "a launch afterwards");
+    }
+}
+
 #[test]
 fn f127_g01_heavy_needs_docker_kill_9_at_every_point_leaves_nothing_in_the_engine() {
     let scene = Scene::new();
@@ -179,12 +181,7 @@ fn f127_g01_heavy_needs_docker_kill_9_at_every_point_leaves_nothing_in_the_engin
             scene.dies(&leaks, point, round);
         }
     }
-    scene
-        .engine
-        .run(&scene.ground, &scene.repository, &MORE, "true")
-        .run()
-        .ok();
-    scene.engine.holds(&scene.held, "a launch afterwards");
+    scene.is_as_before();
 }
 
 #[test]
@@ -200,12 +197,7 @@ fn f139_heavy_needs_docker_whatever_goes_wrong_at_a_point_leaves_nothing_in_the_
             }
         }
     }
-    scene
-        .engine
-        .run(&scene.ground, &scene.repository, &MORE, "true")
-        .run()
-        .ok();
-    scene.engine.holds(&scene.held, "a launch afterwards");
+    scene.is_as_before();
 }
 
 #[test]

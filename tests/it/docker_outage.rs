@@ -11,7 +11,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::ground::{Engine, Ground, Job, Repository, text, until, until_within};
+use crate::ground::{Engine, Ground, Job, Repository, is_whole, text, until, until_within};
 
 /// How long after its return an engine may still hold something.
 const AFTERWARDS: Duration = Duration::from_mins(1);
@@ -22,12 +22,8 @@ const PATIENT: Duration = Duration::from_mins(4);
 const STAYS: &str = "exec sleep 600";
 
 /// How many launches there are, and how long the engine is away: small among all tests, whole under `cargo xtask soak`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test is told its length by its runner"
-)]
 fn size() -> (usize, Duration) {
-    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
+    if is_whole() {
         (30, Duration::from_secs(30))
     } else {
         (6, Duration::from_secs(4))

@@ -8,16 +8,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::ground::{Asked, Deed, Engine, Ground, IMAGE, Relay, Repository, answer, text};
-
-/// How long the loops are.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test is told its length by its runner"
-)]
-fn is_whole() -> bool {
-    std::env::var_os("GROUNDCREW_SOAK").is_some()
-}
+use crate::ground::{
+    Asked, Deed, Engine, Ground, IMAGE, Relay, Repository, answer, is_whole, text,
+};
 
 /// Writes and commits, and ends.
 const WORK: &str = "echo kept >kept && git add kept && git commit -qm kept";

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs};
 
 use serde_json::{Value, json};
 
-use crate::ground::{Ground, Leaks, Repository, path, text, until};
+use crate::ground::{Ground, Leaks, Repository, is_whole, path, text, until};
 
 /// Commits, leaves an untracked file, and stays.
 const WORK: &str =
@@ -146,16 +146,8 @@ fn f127_kill_9_at_any_point_before_the_start_and_recovery_leave_nothing() {
 }
 
 /// Returns how often each point is died at: once among all tests, often under `cargo xtask soak`.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test is told its length by its runner"
-)]
 fn rounds() -> usize {
-    if std::env::var_os("GROUNDCREW_SOAK").is_some() {
-        20
-    } else {
-        1
-    }
+    if is_whole() { 20 } else { 1 }
 }
 
 #[test]

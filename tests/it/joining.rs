@@ -9,13 +9,11 @@ use groundcrew_core::{
     checkpoint::Checkpoints,
     command::Command,
     env::{Definition, Key, Tier},
-    error::{Error, ErrorKind},
-    event::{Event, EventSink},
+    error::ErrorKind,
     id::{ExecutorName, SessionId, ShareKey, TaskId},
     process::Lease,
     profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
-    secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     store::{RunRecord, RunState, StateStore as _},
     workspace::WorkspaceRequest,
 };
@@ -25,26 +23,7 @@ use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 use groundcrew_testkit::faulty::{FaultPlan, Faulty};
 
-use crate::ground::until;
-
-/// Hears nothing.
-#[derive(Debug)]
-struct Deaf;
-
-impl EventSink for Deaf {
-    fn emit(&self, _: Event) {}
-}
-
-/// Knows nothing.
-#[derive(Debug)]
-struct NoSecrets;
-
-#[groundcrew_core::async_trait]
-impl SecretStore for NoSecrets {
-    async fn reveal(&self, _: &SecretRef, _: &SecretScope) -> Result<Option<SecretValue>, Error> {
-        Ok(None)
-    }
-}
+use crate::ground::{NoSecrets, until};
 
 /// A state directory and a workspace beside it.
 struct Place {
@@ -95,7 +74,7 @@ impl Place {
             runtime_secrets: Arc::new(()),
             profiles: Arc::new(MemoryProfiles::default()),
             directory: Arc::new(()),
-            events: Arc::new(Deaf),
+            events: Arc::new(()),
             checkpoints,
             policy: Policy {
                 after_cancel: Duration::from_millis(100),

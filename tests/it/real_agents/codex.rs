@@ -115,16 +115,17 @@ fn needs_agents_a_turn_of_codex_that_fails_is_told_and_the_next_one_goes_on() {
     place.nothing_runs();
 }
 
+/// Holds a conversation in which a word is said that the next turn can be asked for; returns the run.
+fn heard_of_a_heron(place: &Place) -> Value {
+    let first = place.run("codex", &[], "do: say the word is heron");
+    first.run().ok().events().last().unwrap().clone()
+}
+
 #[test]
 fn needs_agents_codex_goes_on_with_its_conversation_in_a_new_process() {
     let place = Place::new();
-    let first = place
-        .run("codex", &[], "do: say the word is heron")
-        .run()
-        .ok();
-    let first = first.events();
-    let result = first.last().unwrap();
-    let (run, conversation) = (text(&result["id"]), &result["conversation"]);
+    let first = heard_of_a_heron(&place);
+    let (run, conversation) = (text(&first["id"]), &first["conversation"]);
     let more = place.call(&["--format", "jsonl", "prompt", run, "do: say again"]);
     let more = more.run().ok().events();
     let started = of_kind(&more, "session_started");
@@ -157,13 +158,8 @@ fn needs_agents_codex_goes_on_with_its_conversation_in_a_new_process() {
 #[test]
 fn needs_agents_a_start_of_codex_that_fails_leaves_the_conversation_as_it_was() {
     let place = Place::new();
-    let first = place
-        .run("codex", &[], "do: say the word is heron")
-        .run()
-        .ok();
-    let first = first.events();
-    let result = first.last().unwrap();
-    let (run, conversation) = (text(&result["id"]), &result["conversation"]);
+    let first = heard_of_a_heron(&place);
+    let (run, conversation) = (text(&first["id"]), &first["conversation"]);
     // Its configuration cannot be read: the thread is not opened.
     let config = place.ground.root().join("codex/config.toml");
     let good = fs::read_to_string(&config).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use groundcrew_core::error::ErrorKind;
 use groundcrew_session::{
-    event::{EventKind, TurnOutcome},
+    event::{EventKind, SessionEvent, TurnOutcome},
     failure,
     settings::Prompt,
 };
@@ -18,6 +18,13 @@ use crate::{
 
 fn prompt() -> Prompt {
     Prompt::new("go")
+}
+
+/// Counts the ends of turns that were told.
+fn ends(told: &[SessionEvent]) -> usize {
+    let ends = told.iter();
+    let ends = ends.filter(|event| matches!(event.kind, EventKind::TurnEnded { .. }));
+    ends.count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,11 +171,7 @@ async fn a_refused_turn_fails_alone_and_an_unanswered_one_costs_the_process() {
     assert_eq!(error.get("method"), Some("turn/start"));
     assert!(!desk.is_live());
     assert!(desk.world.live().is_empty());
-    let told = desk.told().await;
-    let ends = told
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::TurnEnded { .. }));
-    assert_eq!(ends.count(), 2);
+    assert_eq!(ends(&desk.told().await), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,11 +260,7 @@ async fn a_turn_that_does_not_end_when_it_is_asked_to_costs_the_process_and_coun
     assert_eq!(before.elapsed(), Duration::from_secs(3));
     assert!(!desk.is_live());
     assert_eq!(process.closes(), 1);
-    let told = desk.told().await;
-    let ends = told
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::TurnEnded { .. }));
-    assert_eq!(ends.count(), 1);
+    assert_eq!(ends(&desk.told().await), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -313,11 +312,7 @@ async fn turns_of_the_agents_own_and_of_other_threads_are_nobodys() {
     );
     settle().await;
     let told = desk.told().await;
-    assert!(
-        !told
-            .iter()
-            .any(|event| matches!(event.kind, EventKind::TurnEnded { .. }))
-    );
+    assert_eq!(ends(&told), 0);
     process.end_turn("completed");
     assert_eq!(turn.ended().await.outcome, TurnOutcome::Completed);
 }
