@@ -123,9 +123,12 @@ const CELLS: [Cell; 15] = [
     ),
     cell(
         "agents",
-        &[("groundcrew-session::", "")],
-        &[],
-        &["crates/session/"],
+        &[
+            ("groundcrew-session::", ""),
+            ("groundcrew-tests::it", "real_agents::"),
+        ],
+        &["agents"],
+        &["crates/session/", "crates/cli/", "tests/", "xtask/agents/"],
     ),
     cell(
         "behaviours",
@@ -300,6 +303,7 @@ mod tests {
             ),
             ("groundcrew-executor-docker labels::x", "docker/conformance"),
             ("groundcrew-tests::it faults::x", "worktree/faults"),
+            ("groundcrew-tests::it real_agents::codex::x", "agents"),
             ("groundcrew-tests::it run::x", "behaviours"),
             ("groundcrew-core id::x", UNITS),
         ] {
