@@ -119,6 +119,31 @@ fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
 }
 
 #[test]
+fn f105_needs_docker_every_volume_that_an_engine_makes_has_a_name_of_ours() {
+    // Alone, so that all it ever made was made for us. Its image wants a volume, and so would whatever is made of that image.
+    let engine = Engine::private();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let run = engine.run(&ground, &repository, &VOLUME, COMMITS).run();
+    let id = text(&run.ok().json()["id"]).to_owned();
+    engine.call(&ground, &["close", &id]).run().ok();
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() + 1;
+    let made = engine.docker(&[
+        "events",
+        "--since=0",
+        &format!("--until={now}"),
+        "--filter=type=volume",
+        "--filter=event=create",
+        "--format={{.Actor.ID}}",
+    ]);
+    let ours = |name: &str| name.starts_with("groundcrew-");
+    assert!(
+        made.lines().count() >= 2 && made.lines().all(ours),
+        "{made}"
+    );
+}
+
+#[test]
 fn needs_docker_doctor_tells_what_the_engine_can_enforce() {
     let engine = Engine::shared();
     let ground = Ground::new();

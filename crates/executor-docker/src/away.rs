@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{Engine, Listed},
+    image::Image,
     inside,
     labels::{ATTEMPT, CARRIER, INSTALL, ROLE},
     options::{Control, Options, Storage},
@@ -54,7 +55,7 @@ pub(crate) struct Away {
     /// Whether our own things are in one.
     pub(crate) ours: bool,
     /// The image, of which a carrier is made as well.
-    pub(crate) image: String,
+    pub(crate) image: Image,
     /// To whom everything belongs there.
     pub(crate) user: (u32, u32),
     /// The workspace, if it is in one.
@@ -71,7 +72,7 @@ impl Away {
     pub(crate) async fn asked(
         spec: &InstanceSpec,
         options: &Options,
-        image: &str,
+        image: &Image,
         user: (u32, u32),
         labels: HashMap<String, String>,
     ) -> Result<Option<Self>, Error> {
@@ -90,7 +91,7 @@ impl Away {
     async fn of(
         ours: bool,
         workspace: Option<&PathBuf>,
-        image: &str,
+        image: &Image,
         user: (u32, u32),
         labels: HashMap<String, String>,
     ) -> Result<Self, Error> {
@@ -101,7 +102,7 @@ impl Away {
         Ok(Self {
             version: VERSION,
             ours,
-            image: image.to_owned(),
+            image: image.clone(),
             user,
             workspace: workspace.cloned(),
             print,
@@ -117,7 +118,7 @@ impl Away {
     pub(crate) async fn forced(
         spec: &InstanceSpec,
         options: &Options,
-        image: &str,
+        image: &Image,
         user: (u32, u32),
         labels: HashMap<String, String>,
     ) -> Result<Self, Error> {
@@ -362,14 +363,20 @@ async fn print(workspace: &Path) -> Result<u64, Error> {
 pub(crate) async fn unstarted(
     engine: &Engine,
     name: &str,
-    image: &str,
+    image: &Image,
     labels: &HashMap<String, String>,
-    mounts: Vec<Mount>,
+    mut mounts: Vec<Mount>,
 ) -> Result<String, Error> {
     let mut labels = labels.clone();
     labels.insert(ROLE.to_owned(), CARRIER.to_owned());
+    // In place of the volumes that the image wants: nothing is made of these before a start, and an engine that dies leaves none.
+    mounts.extend(image.volumes.iter().map(|target| Mount {
+        typ: Some(MountType::TMPFS),
+        target: Some(target.clone()),
+        ..Mount::default()
+    }));
     let body = ContainerCreateBody {
-        image: Some(image.to_owned()),
+        image: Some(image.id.clone()),
         entrypoint: Some(vec![inside::PROGRAM.to_owned()]),
         cmd: Some(vec!["--version".to_owned()]),
         labels: Some(labels),

@@ -157,7 +157,7 @@ impl Order<'_> {
     pub(crate) async fn is_seen(&self, engine: &Engine) -> Result<bool, Error> {
         let name = format!("{}-look", name(self.id));
         let mounts = vec![self.control()?];
-        match unstarted(engine, &name, &self.image.id, &self.labels()?, mounts).await {
+        match unstarted(engine, &name, self.image, &self.labels()?, mounts).await {
             Ok(container) => {
                 engine.remove(&container).await?;
                 Ok(true)

@@ -229,7 +229,7 @@ impl DockerExecutor {
                 let away = Away::forced(
                     order.spec,
                     options,
-                    &order.image.id,
+                    order.image,
                     order.user,
                     order.labels()?,
                 )
@@ -390,7 +390,7 @@ impl Executor for DockerExecutor {
             logs: &logs,
             away: None,
         };
-        order.away = Away::asked(spec, &options, &image.id, user, order.labels()?).await?;
+        order.away = Away::asked(spec, &options, &image, user, order.labels()?).await?;
         progress.line("creating the container");
         if !image.volumes.is_empty() {
             place.has_volumes()?;

@@ -6,6 +6,7 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     executor::Progress,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{Engine, said, typed},
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// An image that the engine has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Image {
     pub(crate) id: String,
     /// Where its containers get volumes of their own.

@@ -4,6 +4,7 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::{Command, Stdio},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -35,6 +36,16 @@ pub(crate) struct Silent;
 
 impl Progress for Silent {
     fn line(&self, _: &str) {}
+}
+
+/// Keeps what is told.
+#[derive(Default)]
+pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn line(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_owned());
+    }
 }
 
 pub(crate) fn told(name: &str) -> String {

@@ -1,25 +1,13 @@
 //! Networks and ports: what was asked for is there, or is an error; nothing stays in them.
 
-use std::sync::Mutex;
-
 use groundcrew_core::{
     error::{Chain, ErrorKind},
-    executor::{Executor as _, Progress},
+    executor::Executor as _,
     process::{Offset, StdioKind},
 };
 use serde_json::json;
 
-use crate::ground::{Ground, fresh, ran, shell};
-
-/// Keeps what is told.
-#[derive(Default)]
-struct Told(Mutex<Vec<String>>);
-
-impl Progress for Told {
-    fn line(&self, line: &str) {
-        self.0.lock().unwrap().push(line.to_owned());
-    }
-}
+use crate::ground::{Ground, Told, fresh, ran, shell};
 
 /// A network of one test.
 struct Network<'a>(&'a Ground, String);
