@@ -1,6 +1,7 @@
 //! The executor of containers.
 
 use std::{
+    os::fd::AsFd as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -310,7 +311,11 @@ impl DockerExecutor {
         if !silent {
             return Ok(());
         }
-        match std::fs::remove_dir_all(&logs) {
+        // As deep as whoever ran in it liked to make it.
+        let removed = std::fs::File::open(&self.logs).and_then(|all| {
+            groundcrew_supervisor::remove_tree(all.as_fd(), id.as_str()).map_err(Into::into)
+        });
+        match removed {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("failed to remove empty logs", e).with("path", logs.display()))
             }

@@ -4,7 +4,7 @@
 
 use std::{
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -135,7 +135,7 @@ async fn bring_workspace(
                 Ok(later) => Ok((incoming, later)),
                 Err(error) => {
                     // Room for others; what is in the volume is whole.
-                    let _again = tree::clear(&incoming);
+                    let _again = groundcrew_supervisor::clear_tree(incoming.as_fd());
                     Err(error)
                 }
             }

@@ -40,7 +40,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::{options::Control, tree};
+use crate::options::Control;
 
 /// The part of the directory that the container sees.
 pub(crate) const CONTROL: &str = "control";
@@ -457,7 +457,7 @@ pub(crate) fn fresh(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
         Ok(()) => open(),
         Err(Errno::EXIST) => {
             let there = open()?;
-            tree::clear(&there)?;
+            groundcrew_supervisor::clear_tree(there.as_fd())?;
             Ok(there)
         }
         Err(errno) => Err(errno),

@@ -14,10 +14,11 @@ use std::{
 };
 
 use groundcrew_core::error::{Error, ErrorKind};
+use groundcrew_supervisor::clear_tree;
 use rustix::{
     fs::{
         AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Timespec, Timestamps, Uid,
-        chownat, fchmod, linkat, mkdirat, openat, openat2, renameat, statat, symlinkat, unlinkat,
+        chownat, fchmod, linkat, mkdirat, openat, openat2, renameat, statat, symlinkat,
     },
     io::Errno,
 };
@@ -65,65 +66,6 @@ fn names(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
         }
     }
     Ok(names)
-}
-
-/// Removes everything in a directory, however deep, with a bounded number of descriptors.
-///
-/// What lies deeper is brought up to the directory first: neither stack nor paths can run out.
-pub(crate) fn clear(top: &OwnedFd) -> Result<(), Errno> {
-    let mut number = 0_u64;
-    loop {
-        let found = names(top)?;
-        if found.is_empty() {
-            return Ok(());
-        }
-        for name in found {
-            match unlinkat(top, &name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => continue,
-                // Linux says EISDIR, POSIX says EPERM.
-                Err(Errno::ISDIR | Errno::PERM) => {}
-                Err(errno) => return Err(errno),
-            }
-            let inner = writable(top, &name)?;
-            for child in names(&inner)? {
-                match unlinkat(&inner, &child, AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => continue,
-                    Err(Errno::ISDIR | Errno::PERM) => {}
-                    Err(errno) => return Err(errno),
-                }
-                drop(writable(&inner, &child)?);
-                loop {
-                    number += 1;
-                    let up = format!(".groundcrew-deeper-{number}");
-                    match rustix::fs::renameat_with(
-                        &inner,
-                        &child,
-                        top,
-                        &up,
-                        rustix::fs::RenameFlags::NOREPLACE,
-                    ) {
-                        Err(Errno::EXIST) => {}
-                        moved => break moved?,
-                    }
-                }
-            }
-            unlinkat(top, &name, AtFlags::REMOVEDIR)?;
-        }
-    }
-}
-
-/// Opens a directory of another one and lets its owner write it; those of others are left as they are.
-fn writable(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inner = openat2(directory, name, flags, Mode::empty(), BENEATH)?;
-    if let Ok(stat) = rustix::fs::fstat(&inner)
-        && stat.st_mode & 0o700 != 0o700
-    {
-        // Through the descriptor, which a mode alone does not open for this.
-        let own = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&inner));
-        let _others = rustix::fs::chmod(&own, Mode::from_raw_mode(stat.st_mode) | Mode::RWXU);
-    }
-    openat2(directory, name, DIRECTORY, Mode::empty(), BENEATH)
 }
 
 /// Tells a tree from one that was changed: names, kinds, sizes, times and targets of links, but for the index of git, which
@@ -409,7 +351,7 @@ fn times(modified: i64) -> Timestamps {
 
 /// Puts what is in one directory in the place of all that is in another, which stays the directory that it is.
 pub(crate) fn replace(top: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
-    clear(top)?;
+    clear_tree(top.as_fd())?;
     for name in names(new)? {
         renameat(new, &name, top, &name)?;
     }
@@ -481,7 +423,7 @@ mod tests {
         assert!(!place.join("pipe").exists());
         // Half of it is nothing.
         for end in [bytes.len() - 512, bytes.len() - 1024, 700] {
-            clear(&top(&place)).unwrap();
+            clear_tree(top(&place).as_fd()).unwrap();
             let error = unpack(&top(&place), &bytes[..end], None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Protocol, "{end}");
         }
@@ -491,7 +433,7 @@ mod tests {
             (EntryType::Link, "w/x", "w/../../secret"),
             (EntryType::Link, "w/x", "w/out/passwd"),
         ] {
-            clear(&top(&place)).unwrap();
+            clear_tree(top(&place).as_fd()).unwrap();
             let mut archive = Builder::new(Vec::new());
             add(&mut archive, EntryType::Symlink, "w/out", "/etc", "");
             add(&mut archive, kind, name, link, "");
@@ -502,20 +444,6 @@ mod tests {
             );
         }
         assert!(!ground.path().join("x").exists());
-    }
-
-    #[test]
-    fn c25_what_is_deep_and_closed_is_removed() {
-        let ground = tempfile::tempdir().unwrap();
-        let mut here = top(ground.path());
-        for _ in 0..1500 {
-            mkdirat(&here, "a", Mode::RWXU).unwrap();
-            here = openat(&here, "a", DIRECTORY, Mode::empty()).unwrap();
-            fchmod(&here, Mode::RUSR | Mode::XUSR | Mode::WUSR).unwrap();
-        }
-        fchmod(&here, Mode::empty()).unwrap();
-        clear(&top(ground.path())).unwrap();
-        assert!(is_empty(ground.path()).unwrap());
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use boot::boot_id;
 pub use client::{
     Connector, ControlStream, LoggedInstance, Remains, SupervisorInstance, UnixConnector,
 };
-pub use removal::remove_tree;
+pub use removal::{clear_tree, remove_tree};
 pub use spawn::{SupervisorSource, spawn};
 pub use start::{
     CGROUP_FILE, SOCKET, START_FILE, START_FILE_DRAFT, SUPERVISOR_LOG, StartFile, StartLock,
