@@ -272,3 +272,21 @@ impl Drop for Stuck {
         rustix::fs::ioctl_setflags(&self.0, rustix::fs::IFlags::empty()).unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c25_needs_docker_what_a_container_made_of_our_directories_keeps_none_of_it() {
+    let ground = Ground::new();
+    ground.images();
+    let id = fresh();
+    let instance = ground.instance(&id, json!({})).await;
+    // Deeper than a call may recurse or hold descriptors, closed, and with links out of it.
+    let dig = "for place in control logs; do cd /.groundcrew/$place; i=0; while [ $i -lt 1500 ]; do \
+        mkdir d && cd d || exit 1; i=$((i+1)); done; ln -s /etc link; chmod 0 .; done; echo dug";
+    let (said, exit) = ran(&*instance, &shell(dig)).await;
+    assert_eq!((said.as_str(), exit.code), ("dug\n", Some(0)));
+    assert_eq!(
+        ground.executor.delete(&id, None).await.unwrap(),
+        Undone::REMOVED
+    );
+    ground.nothing_left();
+}
