@@ -5,6 +5,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
+    hash::Hasher as _,
     io::{self, Read},
     os::{
         fd::{AsFd, OwnedFd},
@@ -13,6 +14,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use fnv::FnvHasher;
 use groundcrew_core::error::{Error, ErrorKind};
 use groundcrew_supervisor::clear_tree;
 use rustix::{
@@ -77,7 +79,7 @@ fn names(directory: &OwnedFd) -> Result<Vec<OsString>, Errno> {
 pub(crate) fn print(top: &Path) -> Result<u64, Error> {
     let fail = || failed("failed to look at the workspace", top);
     let root = openat(rustix::fs::CWD, top, DIRECTORY, Mode::empty()).map_err(fail())?;
-    let mut hash = Hash::new();
+    let mut sum = Sum::default();
     let mut left = vec![PathBuf::new()];
     while let Some(path) = left.pop() {
         let directory = open(&root, &path).map_err(fail())?;
@@ -94,24 +96,24 @@ pub(crate) fn print(top: &Path) -> Result<u64, Error> {
             if below.ends_with(".git/index") {
                 continue;
             }
-            hash.add(below.as_os_str().as_bytes());
-            hash.add(&stat.st_mode.to_le_bytes());
+            sum.add(below.as_os_str().as_bytes());
+            sum.add(&stat.st_mode.to_le_bytes());
             match kind {
                 FileType::Directory => left.push(below),
                 FileType::Symlink => {
                     let target =
                         rustix::fs::readlinkat(&directory, &name, Vec::new()).map_err(fail())?;
-                    hash.add(target.to_bytes());
+                    sum.add(target.to_bytes());
                 }
                 _ => {
-                    hash.add(&stat.st_size.to_le_bytes());
-                    hash.add(&stat.st_mtime.to_le_bytes());
-                    hash.add(&stat.st_mtime_nsec.to_le_bytes());
+                    sum.add(&stat.st_size.to_le_bytes());
+                    sum.add(&stat.st_mtime.to_le_bytes());
+                    sum.add(&stat.st_mtime_nsec.to_le_bytes());
                 }
             }
         }
     }
-    Ok(hash.0)
+    Ok(sum.0.finish())
 }
 
 /// Returns whether a directory has nothing in it.
@@ -121,19 +123,14 @@ pub(crate) fn is_empty(top: &Path) -> Result<bool, Error> {
     Ok(names(&root).map_err(fail())?.is_empty())
 }
 
-/// FNV-1a of 64 bits, each piece with its length: what is written down must mean the same in every version.
-struct Hash(u64);
+/// A sum of pieces, each with its length, by a hash that is the same in every version: it is written down.
+#[derive(Default)]
+struct Sum(FnvHasher);
 
-impl Hash {
-    fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
+impl Sum {
     fn add(&mut self, bytes: &[u8]) {
-        let length = bytes.len().to_le_bytes();
-        for byte in length.iter().chain(bytes) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.0.write(&bytes.len().to_le_bytes());
+        self.0.write(bytes);
     }
 }
 

@@ -1,23 +1,26 @@
 //! Checksums: `SQLite` has none on its pages, so each row carries one, and a table's rows must add up.
 
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 use groundcrew_core::error::Error;
 
 use crate::fault::corrupt;
 
-/// A running FNV-1a hash of 64 bits; every change of a single byte changes it.
+/// A running hash; every change of a single byte changes it, and every version of this crate has the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum(u64);
 
 impl Sum {
     /// Begins a hash; rows of two tables never share one.
     pub(crate) fn new(domain: &str) -> Self {
-        Self(0xcbf2_9ce4_8422_2325).text(domain)
+        Self(FnvHasher::default().finish()).text(domain)
     }
 
     fn bytes(self, bytes: &[u8]) -> Self {
-        Self(bytes.iter().fold(self.0, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        }))
+        let mut hash = FnvHasher::with_key(self.0);
+        hash.write(bytes);
+        Self(hash.finish())
     }
 
     /// Takes text in, with its length, so that two fields cannot trade letters.
@@ -98,5 +101,10 @@ mod tests {
             Sum::new("x").text("ab").text("c").end(),
             Sum::new("x").text("a").text("bc").end()
         );
+    }
+    #[test]
+    fn f132_the_sum_is_the_one_that_earlier_versions_wrote() {
+        let sum = Sum::new("runs").text("text").end();
+        assert_eq!(sum, -2_684_738_035_144_870_588);
     }
 }

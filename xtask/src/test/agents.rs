@@ -4,9 +4,11 @@
 //! packages are never run.
 
 use std::fs::{self, File};
+use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use fnv::FnvHasher;
 
 use crate::console;
 use crate::process::{self, Cmd};
@@ -78,11 +80,10 @@ fn cache() -> PathBuf {
 
 /// Names the place of exactly these packages.
 fn whole(cache: &Path) -> PathBuf {
-    // FNV-1a: the name must be the same with every compiler.
-    let hash = LOCK.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    cache.join(format!("{hash:016x}"))
+    // One that is the same with every compiler.
+    let mut hash = FnvHasher::default();
+    hash.write(LOCK.as_bytes());
+    cache.join(format!("{:016x}", hash.finish()))
 }
 
 fn fetch_into(cache: &Path, npm: &Path) -> Result<()> {

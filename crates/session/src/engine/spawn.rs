@@ -2,8 +2,9 @@
 //!
 //! Whatever it makes is given back when it fails: closed, or as a handle that still owns it.
 
-use std::sync::Arc;
+use std::{hash::Hasher as _, sync::Arc};
 
+use fnv::FnvHasher;
 use groundcrew_core::{
     cancel::CancelToken,
     error::{Error, ErrorKind},
@@ -272,12 +273,9 @@ fn process_id(settings: &SessionSettings, number: u64) -> Result<ProcessId, Erro
     let plain = format!("session-{number}-{session}");
     ProcessId::new(plain).or_else(|_| {
         // Long ids differ at their ends, or in a sum over all of them.
-        let sum = session
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
-                (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-        ProcessId::new(format!("session-{number}-{sum:016x}"))
+        let mut sum = FnvHasher::default();
+        sum.write(session.as_bytes());
+        ProcessId::new(format!("session-{number}-{:016x}", sum.finish()))
     })
 }
 
