@@ -45,6 +45,8 @@ fn needs_docker_a_command_commits_in_a_private_clone_and_all_is_taken_back() {
     let made = fs::metadata(workspace.join("made")).unwrap();
     assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
     let id = text(&run["id"]);
+    let branch = text(&run["branch"]);
+    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
     let logs = call(&ground, &["logs", id]).run().ok().out();
     for words in [
         "GIT_AUTHOR_NAME=The User",
@@ -63,8 +65,6 @@ fn needs_docker_a_command_commits_in_a_private_clone_and_all_is_taken_back() {
         .ok()
         .says("made");
     call(&ground, &["close", id]).run().ok();
-    let branch = text(&run["branch"]);
-    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
     assert_eq!(
         repository.git(["log", "-1", "--format=%an", branch]),
         "The User"

@@ -105,7 +105,7 @@ fn k36_a_directory_of_a_session_goes_when_it_is_closed_and_its_work_to_the_trash
 }
 
 #[test]
-fn the_work_of_a_clone_comes_back_as_a_branch_when_it_is_closed() {
+fn the_work_of_a_clone_comes_back_as_a_branch_when_its_agent_ends() {
     let ground = Ground::new();
     let repository = ground.repository("r");
     let before = repository.fingerprint();
@@ -121,11 +121,24 @@ fn the_work_of_a_clone_comes_back_as_a_branch_when_it_is_closed() {
     );
     let id = text(&run["id"]);
     let branch = text(&run["branch"]);
-    assert_eq!(repository.branches(), ["main"]);
+    let subject = || repository.git(["log", "-1", "--format=%s", branch]);
+    assert_eq!(subject(), "kept");
     ground.call(["rm", id]).run().code(4).says("kept");
+    // It goes on in the clone, and the branch with it; one that was taken away there comes back.
+    let more = ["sh", "-c", "git commit -q --allow-empty -m more"];
+    repository.git(["branch", "-qD", branch]);
+    let words = ["resume", id, "--"].into_iter().chain(more);
+    ground.call(words).run().ok();
+    assert_eq!(subject(), "more");
+    assert!(repository.fingerprint() == before);
+    // What stands against it is told, and the work stays.
+    repository.git(["checkout", "-q", branch]);
+    let words = ["resume", id, "--"].into_iter().chain(more);
+    ground.call(words).run().ok();
+    ground.call(["show", id]).run().ok().says("checked out");
+    repository.git(["checkout", "-q", "main"]);
     ground.call(["close", id]).run().ok();
-    let subject = repository.git(["log", "-1", "--format=%s", branch]);
-    assert_eq!(subject, "kept");
+    assert_eq!(repository.git(["rev-list", "--count", branch]), "4");
     assert!(!path(&run["workspace"]).exists());
     let ours: Vec<_> = repository
         .refs()
@@ -133,7 +146,6 @@ fn the_work_of_a_clone_comes_back_as_a_branch_when_it_is_closed() {
         .filter(|name| name.starts_with("refs/groundcrew"))
         .collect();
     assert!(ours.is_empty(), "{ours:?}");
-    assert!(repository.fingerprint() == before);
 }
 
 #[test]

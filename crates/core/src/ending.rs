@@ -82,21 +82,21 @@ pub(crate) async fn record_end(
     let unwound = shared
         .unwind_run(&ended.run, Occasion::End.careful())
         .await?;
-    match unwound.stuck().next() {
-        None => Ok(ended),
-        Some((_, error)) => {
-            let problem = Some(crate::error::ErrorReport::from(&**error));
-            shared
-                .parts
-                .store
-                .put(&RunRecord {
-                    state: RunState::Stuck,
-                    problem,
-                    ..ended
-                })
-                .await
-        }
-    }
+    let problem = unwound.stuck().next();
+    let problem = problem.map(|(_, error)| crate::error::ErrorReport::from(&**error));
+    let left = match problem {
+        Some(_) => RunRecord {
+            state: RunState::Stuck,
+            problem,
+            ..ended
+        },
+        None if unwound.undelivered == ended.kept => return Ok(ended),
+        None => RunRecord {
+            kept: unwound.undelivered,
+            ..ended
+        },
+    };
+    shared.parts.store.put(&left).await
 }
 
 /// Tells whether everything a run still owns is as it was made.

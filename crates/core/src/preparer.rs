@@ -15,7 +15,7 @@ use crate::{
     instance::Instance,
     request::LaunchRequest,
     undo::{Assessment, Component, Due, INSTANCE_KEY, UndoOptions, UndoRecord, Undone},
-    workspace::{Workspace, WorkspaceReport},
+    workspace::{Finding, Workspace, WorkspaceReport},
 };
 
 /// What a preparer plans with.
@@ -165,6 +165,18 @@ pub trait Preparer: fmt::Debug + Send + Sync + 'static {
 
     /// Fills an instance's own storage, through the instance.
     async fn populate(&self, cx: ApplyContext<'_>, instance: &dyn Instance) -> Result<(), Error>;
+
+    /// Brings the work of a resource to where it is looked for, such as a branch to its repository, when the agent of a run
+    /// ended and the resource stays.
+    ///
+    /// * Is asked again at each such end, and after a crash; takes nothing away, and replaces nothing that others made.
+    /// * Returns what stands against it: the work then stays where it is, and the run says why.
+    ///
+    /// What has all work in its place already has nothing to do here.
+    async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        let _in_its_place = record;
+        Ok(Vec::new())
+    }
 
     /// Says what removing a resource would mean; reads only.
     async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error>;

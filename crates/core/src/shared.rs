@@ -27,6 +27,7 @@ use crate::{
     store::{ArmedRecord, LockDirectory, LockGuard, LockName, RunRecord, StateStore},
     undo::{Component, Occasion, UndoOptions, UndoRecord},
     unwind::{Outcome, UnwindPolicy, Unwinder, Unwound},
+    workspace::Finding,
 };
 
 /// How long things may take.
@@ -229,8 +230,22 @@ impl Shared {
         doubtful: &BTreeSet<String>,
         tell: &(dyn Fn(&UndoRecord, &Outcome) + Sync),
     ) -> Unwound {
+        self.unwinder(doubtful, tell).unwind(armed, options).await
+    }
+
+    /// Brings the work of what stays to where it is looked for; returns what stands against it.
+    async fn deliver(&self, armed: &[ArmedRecord]) -> Vec<Finding> {
+        let doubtful = BTreeSet::new();
+        self.unwinder(&doubtful, &|_, _| {}).deliver(armed).await
+    }
+
+    fn unwinder<'a>(
+        &'a self,
+        doubtful: &'a BTreeSet<String>,
+        tell: &'a (dyn Fn(&UndoRecord, &Outcome) + Sync),
+    ) -> Unwinder<'a> {
         let parts = &self.parts;
-        let unwinder = Unwinder {
+        Unwinder {
             registry: &parts.registry,
             store: &*parts.store,
             runtime_secrets: &parts.runtime_secrets,
@@ -238,8 +253,7 @@ impl Shared {
             policy: parts.policy.unwind,
             doubtful,
             tell,
-        };
-        unwinder.unwind(armed, options).await
+        }
     }
 
     /// Takes away everything of a run that is due on an occasion; what others go on with is handed over to them.
@@ -325,11 +339,18 @@ impl Shared {
             .iter()
             .flat_map(|row| row.armed.iter().cloned())
             .collect();
-        let unwound = self
+        let mut unwound = self
             .unwind(&armed, options, &BTreeSet::new(), &|_, _| {})
             .await;
         if unwound.is_clean() {
-            for row in store.attempts_of(run).await? {
+            let left = store.attempts_of(run).await?;
+            if options.occasion == Occasion::End {
+                // Nobody works in them any more; and before it is noted that all is done, so that a crash has it done again.
+                for row in &left {
+                    unwound.undelivered.extend(self.deliver(&row.armed).await);
+                }
+            }
+            for row in left {
                 if row.armed.is_empty() {
                     store.forget(row.attempt).await?;
                 } else {

@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -62,6 +63,8 @@ pub struct Unwound {
     pub outcomes: Vec<(UndoRecord, Outcome)>,
     /// Why the result could not be noted in the store; the next recovery finds it out again.
     pub unsettled: Option<Arc<Error>>,
+    /// What kept the work of resources that stay from being where it is looked for.
+    pub undelivered: Vec<Finding>,
 }
 
 impl Unwound {
@@ -227,7 +230,34 @@ impl Unwinder<'_> {
         Err(Error::new(ErrorKind::Unexpected, "no try was made"))
     }
 
-    /// Runs one undo in a task of its own: a panic or an endless wait in it stays there.
+    /// Brings the work of what stays to where it is looked for; returns what stands against it.
+    pub(crate) async fn deliver(&self, armed: &[ArmedRecord]) -> Vec<Finding> {
+        let mut undelivered = Vec::new();
+        for record in armed.iter().map(|armed| armed.record.clone()) {
+            let Component::Preparer(name) = &record.component else {
+                continue;
+            };
+            let delivered = match self.registry.preparer(name).cloned() {
+                Ok(preparer) => {
+                    let task = async move { preparer.deliver(&record).await };
+                    self.bounded("delivering the work", self.tasks.spawn(task))
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            match delivered {
+                Ok(findings) => undelivered.extend(findings),
+                Err(error) => undelivered.push(Finding {
+                    what: "unreadable".to_owned(),
+                    items: vec![Chain(&error).to_string()],
+                    count: 1,
+                }),
+            }
+        }
+        undelivered
+    }
+
+    /// Runs one undo in a task of its own.
     async fn undo_once(&self, record: UndoRecord, options: UndoOptions) -> Result<Undone, Error> {
         let task = match record.component.clone() {
             Component::Executor(name) => {
@@ -252,14 +282,20 @@ impl Unwinder<'_> {
                     .spawn(async move { secrets.forget(record.attempt).await })
             }
         };
+        self.bounded("the undo", task).await
+    }
+
+    /// Waits for a task of ours: a panic or an endless wait in it stays there.
+    async fn bounded<T>(&self, what: &str, task: JoinHandle<Result<T, Error>>) -> Result<T, Error> {
         let abort = task.abort_handle();
         match tokio::time::timeout(self.policy.timeout, task).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Error::new(ErrorKind::Panicked, "the undo panicked")),
+            Ok(Err(_)) => Err(Error::new(ErrorKind::Panicked, format!("{what} panicked"))),
             Err(_) => {
                 // It may be done in part; it is repeatable. Left alone it would hold up the launcher's shutdown for ever.
                 abort.abort();
-                Err(Error::new(ErrorKind::TimedOut, "the undo took too long").retryable(false))
+                let error = Error::new(ErrorKind::TimedOut, format!("{what} took too long"));
+                Err(error.retryable(false))
             }
         }
     }

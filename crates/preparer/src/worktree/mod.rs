@@ -29,7 +29,7 @@ use groundcrew_core::{
     instance::Instance,
     preparer::{ApplyContext, Contribution, Found, PlanContext, Preparer},
     undo::{Assessment, UndoOptions, UndoRecord, Undone},
-    workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
+    workspace::{Finding, Workspace, WorkspaceReport, WorkspaceRequest},
 };
 
 use self::shared::Shared;
@@ -147,6 +147,13 @@ impl Preparer for WorktreePreparer {
     async fn populate(&self, _: ApplyContext<'_>, _: &dyn Instance) -> Result<(), Error> {
         // The instance uses the files of the host.
         Ok(())
+    }
+
+    async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        let record = record.clone();
+        self.shared
+            .blocking(move |shared| undo::deliver(shared, &record))
+            .await
     }
 
     async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     files::{beneath, id::FileId, marker::Marker, origin::Origin},
-    git::{admin, pack, repository::open_common, snapshot::Saved},
+    git::{admin, clone, pack, repository::open_common, snapshot::Saved},
     text,
 };
 
@@ -79,6 +79,32 @@ pub(super) fn assess(
         // It holds nothing that is not held elsewhere.
         Kind::Base => Ok(Assessment::default()),
         Kind::Directory => directory::assess(&resource, FileId::of_record(record)?),
+    }
+}
+
+/// Brings the branch of a clone to its source; the clone stays. What stands against it is returned.
+pub(super) fn deliver(shared: &Shared, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+    let resource = Resource::of(record)?;
+    if resource.kind != Kind::Clone || !is_there(&resource)? {
+        return Ok(Vec::new());
+    }
+    let parent = beneath::open_root(&resource.directory).ok();
+    let Place::Ours(Present {
+        ready: true, tree, ..
+    }) = place(&resource, FileId::of_record(record)?, parent)?
+    else {
+        return Ok(Vec::new());
+    };
+    let part = &resource.part;
+    let (repository, _) = clone::open(&tree, &part.tree, &part.common)?;
+    match repository.refname_to_id(&format!("refs/heads/{}", part.branch)) {
+        Ok(tip) if tip != part.base => {
+            returning::bring_files(&resource)?;
+            let against = returning::bring_back(shared, &resource, &repository, tip)?;
+            Ok(against.unwrap_or_default())
+        }
+        // Nothing was committed on it; and one that was taken away holds nothing.
+        _ => Ok(Vec::new()),
     }
 }
 

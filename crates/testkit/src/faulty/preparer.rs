@@ -10,7 +10,7 @@ use groundcrew_core::{
     instance::Instance,
     preparer::{ApplyContext, Contribution, Found, PlanContext, Preparer},
     undo::{Assessment, UndoOptions, UndoRecord, Undone},
-    workspace::{Workspace, WorkspaceReport},
+    workspace::{Finding, Workspace, WorkspaceReport},
 };
 
 use super::verbs::VerbFaults;
@@ -67,6 +67,14 @@ impl Preparer for FaultyPreparer {
     async fn populate(&self, cx: ApplyContext<'_>, instance: &dyn Instance) -> Result<(), Error> {
         let work = self.inner.populate(cx, instance);
         self.faults.around("populate", Some(()), work).await
+    }
+
+    async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        let (inner, record) = (Arc::clone(&self.inner), record.clone());
+        let work = async move { inner.deliver(&record).await };
+        self.faults
+            .around_owned("deliver", Some(Vec::new()), work)
+            .await
     }
 
     async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error> {

@@ -267,6 +267,11 @@ impl Preparer for MemoryPreparer {
         Ok(())
     }
 
+    async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        self.call(&format!("deliver {}", record.key));
+        Ok(Vec::new())
+    }
+
     async fn assess(&self, record: &UndoRecord, _: UndoOptions) -> Result<Assessment, Error> {
         self.call("assess");
         self.world.ground.known()?;

@@ -208,6 +208,7 @@ fn f140_g05_the_verbs_of_a_life_are_those_of_the_contracts() {
         "store.run_of_session",
         "store.runs",
         "workspace.apply",
+        "workspace.deliver",
         "workspace.list",
         "workspace.plan",
         "workspace.populate",

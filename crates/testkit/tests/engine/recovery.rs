@@ -161,6 +161,62 @@ async fn f134_runs_that_ended_unseen_are_settled_by_how_they_ended() {
     }
 }
 
+#[test]
+fn f129_work_that_a_dying_controller_did_not_deliver_is_delivered_by_recovery() {
+    let machine = Machine::new();
+    let dying = runtime();
+    let gone = machine.process();
+    let gate = Gate::new();
+    let run = dying.block_on(async {
+        let ticket = gone.ticket(agent(&["write", "notes.txt"])).await;
+        let run = ticket.wait().await.unwrap().record.run;
+        gone.workspace
+            .once("deliver", VerbFault::Hold(gate.clone()));
+        let launcher = gone.launcher.clone();
+        let settled = run.clone();
+        tokio::spawn(async move { launcher.settle(&settled).await });
+        gate.until_reached().await;
+        run
+    });
+    drop(dying);
+    gone.locks.die();
+    let delivered = || machine.world.count("workspace.deliver");
+    assert_eq!(delivered(), 0);
+    runtime().block_on(async {
+        let next = machine.process();
+        assert!(next.launcher.recover().await.unwrap().is_clean());
+        let once = delivered();
+        assert!(once > 0);
+        assert_eq!(machine.record(&run).await.state, RunState::Exited);
+        let again = next.launcher.recover().await.unwrap();
+        assert!(again.is_clean() && again.settled.is_empty(), "{again:?}");
+        assert_eq!(delivered(), once);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn f140_work_that_cannot_be_delivered_is_told_and_delivered_at_the_next_end() {
+    let machine = Machine::new();
+    let process = machine.process();
+    let ticket = process.ticket(agent(&["write", "notes.txt"])).await;
+    let run = ticket.wait().await.unwrap().record.run;
+    let fault = VerbFault::Before(ErrorKind::PermissionDenied);
+    process.things.once("deliver", fault);
+    let settled = process.launcher.settle(&run).await.unwrap().record;
+    assert_eq!(settled.state, RunState::Exited);
+    let kept = &settled.kept;
+    assert!(
+        kept.len() == 1 && kept[0].what == "unreadable",
+        "{settled:?}"
+    );
+    assert_eq!(machine.record(&run).await.kept, *kept);
+    let mut again = agent(&["exit", "0"]);
+    again.intent = groundcrew_core::request::LaunchIntent::Resume(run.clone());
+    process.ticket(again).await.wait().await.unwrap();
+    let settled = process.launcher.settle(&run).await.unwrap().record;
+    assert!(settled.kept.is_empty(), "{settled:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_in_which_nothing_was_changed_closes_itself_unless_it_is_kept() {
     for keep in [false, true] {

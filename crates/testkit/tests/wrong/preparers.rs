@@ -18,7 +18,7 @@ use groundcrew_core::{
     preparer::{ApplyContext, Contribution, Found, PlanContext, Preparer},
     request::{LaunchRequest, Mode},
     undo::{Assessment, UndoOptions, UndoRecord, Undone},
-    workspace::{Workspace, WorkspaceReport, WorkspaceRequest},
+    workspace::{Finding, Workspace, WorkspaceReport, WorkspaceRequest},
 };
 use groundcrew_testkit::{
     conformance::{self, Ground, PreparerFixture, Report},
@@ -106,6 +106,10 @@ impl Preparer for Wrong {
 
     async fn populate(&self, cx: ApplyContext<'_>, instance: &dyn Instance) -> Result<(), Error> {
         self.inner.populate(cx, instance).await
+    }
+
+    async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        self.inner.deliver(record).await
     }
 
     async fn assess(&self, record: &UndoRecord, options: UndoOptions) -> Result<Assessment, Error> {
