@@ -8,6 +8,7 @@
 )]
 
 mod clones;
+mod delivering;
 mod ephemeral;
 mod failing;
 mod faults;
