@@ -66,6 +66,33 @@ fn needs_docker_a_command_commits_in_a_volume_and_its_branch_comes_back() {
 }
 
 #[test]
+fn c25_needs_docker_a_clone_is_in_a_volume_for_another_user_and_comes_back_as_the_caller_s() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let options = ["--user", "1234:1235", "--format", "json"];
+    let script = format!("id -u; id -g; {COMMITS} && echo loose >loose");
+    let outcome = engine.run(&ground, &repository, &options, &script).run();
+    let run = outcome.ok().json();
+    let id = text(&run["id"]);
+    let said = engine.call(&ground, &["logs", id]).run().ok().out();
+    assert!(said.starts_with("1234\n1235\n"), "{said}");
+    engine.nothing_left(&ground, "it ended");
+    let branch = text(&run["branch"]);
+    assert_eq!(repository.git(["log", "--format=%s", branch]), "made\nbase");
+    let workspace = path(&run["workspace"]);
+    for name in ["made", "loose", ".git/HEAD", ".git/objects"] {
+        let owner = fs::metadata(workspace.join(name)).unwrap().uid();
+        assert_eq!(owner, rustix::process::geteuid().as_raw(), "{name}");
+    }
+    // Asked to be where it is, it is left there, whoever may write it.
+    let bound = ["--workspace", "bind", "--user", "1234:1235"];
+    let script = "touch made && echo written || echo closed";
+    let outcome = engine.run(&ground, &repository, &bound, script).run();
+    outcome.ok().says("closed");
+}
+
+#[test]
 fn f127_needs_docker_kill_9_at_any_point_leaves_no_volume_and_loses_no_work() {
     let engine = Engine::shared();
     let ground = Ground::new();

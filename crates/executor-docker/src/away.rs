@@ -76,11 +76,12 @@ impl Away {
         user: (u32, u32),
         labels: HashMap<String, String>,
     ) -> Result<Option<Self>, Error> {
-        let Some(workspace) = spec
-            .workspace
-            .as_ref()
-            .filter(|_| options.storage == Storage::Volume)
-        else {
+        let Some(workspace) = spec.workspace.as_ref().filter(|_| match options.storage {
+            Storage::Volume => true,
+            // Another user could not write it where it is, and git would not trust it.
+            Storage::Auto => user.0 != rustix::process::geteuid().as_raw(),
+            Storage::Bind => false,
+        }) else {
             return Ok(None);
         };
         Self::of(false, Some(workspace), image, user, labels)

@@ -116,7 +116,7 @@ async fn bring_workspace(
                     .with_source(e)
             })??;
     }
-    let (name, user) = (format!(".groundcrew-incoming-{id}"), foreign(away.user));
+    let (name, owner) = (format!(".groundcrew-incoming-{id}"), owner_of(&path)?);
     let parent = path.parent().unwrap_or(&path).to_owned();
     let beside = rustix::fs::openat(
         CWD,
@@ -130,7 +130,7 @@ async fn bring_workspace(
         with_archive(archive, move |archive| {
             let fail = || failed("failed to make room for the workspace", &parent);
             let incoming = place::fresh(&beside, &name).map_err(fail())?;
-            let came = tree::unpack(&incoming, archive, user);
+            let came = tree::unpack(&incoming, archive, owner);
             match came {
                 Ok(later) => Ok((incoming, later)),
                 Err(error) => {
@@ -183,13 +183,18 @@ fn clone(descriptor: &OwnedFd) -> Result<OwnedFd, Error> {
         .map_err(|e| Error::io("failed to keep a directory open", e))
 }
 
-/// Returns to whom files belong, if that is not this user.
-fn foreign(user: (u32, u32)) -> Option<(u32, u32)> {
+/// Returns to whom a workspace of this host belongs, if that is not this user; one that is gone is made anew as this user's.
+fn owner_of(workspace: &Path) -> Result<Option<(u32, u32)>, Error> {
+    let owner = match rustix::fs::lstat(workspace) {
+        Ok(found) => (found.st_uid, found.st_gid),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(failed("failed to look at the workspace", workspace)(errno)),
+    };
     let own = (
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
-    (user != own).then_some(user)
+    Ok((owner != own).then_some(owner))
 }
 
 /// Makes sure that nobody worked in the workspace of this host while it was in the volume.

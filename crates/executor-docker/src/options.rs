@@ -52,7 +52,7 @@ pub(crate) enum Storage {
     Bind,
     /// In a volume of the engine, filled from this host before the start and brought back at the end.
     Volume,
-    /// On this host where the engine sees its files, else in a volume.
+    /// On this host where the engine sees its files and the container works as their owner, else in a volume.
     Auto,
 }
 
