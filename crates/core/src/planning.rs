@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 use crate::{
     adopted::Adopted,
     adoption,
-    error::{Error, ErrorKind},
+    error::{Chain, Error, ErrorKind},
     executor::InstanceSpec,
     id::{AttemptId, RunId, SessionId, TaskId},
     plan::{Plan, PlanError},
@@ -93,6 +93,9 @@ pub(crate) async fn plan(shared: &Shared, request: LaunchRequest) -> Result<Plan
         &agent,
         &mut problems,
     );
+    // An executor finds some of the same that was found here.
+    let mut told = BTreeSet::new();
+    problems.retain(|problem| told.insert(Chain(problem).to_string()));
     let (Some(workspace), true) = (workspace, problems.is_empty()) else {
         return Err(PlanError {
             problems,

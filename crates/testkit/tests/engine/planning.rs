@@ -52,6 +52,8 @@ async fn all_problems_are_told_at_once() {
     let preparers = vec![
         problem("workspace", ErrorKind::NotFound, "no such base"),
         problem("things", ErrorKind::AlreadyExists, "the branch is taken"),
+        // Found by two, told once.
+        problem("more", ErrorKind::NotFound, "no such base"),
     ];
     let capabilities = Capabilities::host();
     let capabilities = {
