@@ -30,6 +30,28 @@ fn size() -> (usize, Duration) {
     }
 }
 
+#[test]
+fn f103_needs_docker_a_launch_without_an_engine_fails_whole_and_says_what_to_do() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let before = repository.fingerprint();
+    for (endpoint, words) in [
+        ("unix:///nowhere/docker.sock", "DOCKER_HOST"),
+        ("tcp://127.0.0.1:9", "DOCKER_HOST"),
+        ("ssh://somewhere", "ssh -L"),
+        ("https://somewhere:2376", "TLS"),
+    ] {
+        let call = engine.run(&ground, &repository, &[], "true");
+        let outcome = call.env("DOCKER_HOST", endpoint).run();
+        outcome.code(125).says(endpoint).says(words);
+        assert!(ground.runs(false).is_empty(), "{endpoint}");
+        assert_eq!(repository.refs().len(), 1, "{endpoint}");
+    }
+    assert!(repository.fingerprint() == before);
+    ground.until_quiet();
+}
+
 struct Scene {
     engine: Engine,
     ground: Ground,

@@ -2,7 +2,7 @@
 //!
 //! Nothing of the client's own types is seen outside of this crate.
 
-use std::{collections::HashMap, path::Path, sync::PoisonError, time::Duration};
+use std::{collections::HashMap, io, path::Path, sync::PoisonError, time::Duration};
 
 use bollard::{
     API_DEFAULT_VERSION, Docker,
@@ -15,7 +15,11 @@ use bollard::{
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use groundcrew_core::error::{Error, ErrorKind};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    sync::Mutex,
+    time::Instant,
+};
 
 /// Where an engine listens if nobody says otherwise.
 pub const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
@@ -126,8 +130,8 @@ fn is_denied(error: &EngineError) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
         {
             return true;
         }
@@ -191,6 +195,44 @@ impl Engine {
         self.endpoint.strip_prefix("unix://").map(Path::new)
     }
 
+    /// Returns host and port of an engine that is reached over TCP.
+    fn address(&self) -> Option<&str> {
+        ["tcp://", "http://"]
+            .iter()
+            .find_map(|scheme| self.endpoint.strip_prefix(scheme))
+            .map(|rest| rest.trim_end_matches('/'))
+    }
+
+    /// Checks that engines are reached in that way; touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, saying what to do.
+    pub(crate) fn check_endpoint(&self) -> Result<(), Error> {
+        if self.socket().is_some() || self.address().is_some() {
+            Ok(())
+        } else {
+            Err(unsupported(&self.endpoint))
+        }
+    }
+
+    /// Whether anybody takes connections at the endpoint; nothing is asked.
+    pub(crate) async fn is_there(&self) -> bool {
+        let connected = async {
+            match (self.socket(), self.address()) {
+                (Some(socket), _) => UnixStream::connect(socket).await.map(drop),
+                (None, Some(address)) => TcpStream::connect(address).await.map(drop),
+                (None, None) => Err(io::ErrorKind::Unsupported.into()),
+            }
+        };
+        match tokio::time::timeout(self.patience, connected).await {
+            Ok(Ok(())) => true,
+            // More want to than it takes at once.
+            Ok(Err(e)) => e.kind() == io::ErrorKind::WouldBlock,
+            Err(_) => false,
+        }
+    }
+
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
@@ -203,7 +245,7 @@ impl Engine {
         }
         let client = if self.endpoint.starts_with("unix://") {
             Docker::connect_with_unix(&self.endpoint, CLIENT_TIMEOUT, API_DEFAULT_VERSION)
-        } else if self.endpoint.starts_with("tcp://") || self.endpoint.starts_with("http://") {
+        } else if self.address().is_some() {
             Docker::connect_with_http(&self.endpoint, CLIENT_TIMEOUT, API_DEFAULT_VERSION)
         } else {
             return Err(unsupported(&self.endpoint));

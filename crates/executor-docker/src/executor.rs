@@ -345,6 +345,7 @@ impl Executor for DockerExecutor {
     }
 
     fn check(&self, spec: &InstanceSpec) -> Result<(), Error> {
+        self.engine.check_endpoint()?;
         EngineLimits::of(&spec.limits)?;
         Options::read(&spec.options).map(drop)
     }
@@ -457,7 +458,16 @@ impl Executor for DockerExecutor {
         let asked = asked.flatten();
         let wanted = place.as_ref().map(|place| place.has(VOLUMES)).transpose()?;
         let volumes = wanted.unwrap_or(true) || asked.is_some() || away.is_some();
-        let mut things = life::things(&self.engine, &self.install, id, volumes).await?;
+        let found = life::things(&self.engine, &self.install, id, volumes).await;
+        let mut things = match found {
+            Ok(things) => things,
+            // Its directory is made before the engine is asked for anything, and goes last: without one there is nothing of it
+            // in an engine, as far as anybody can tell of one that is not there.
+            Err(_) if place.is_none() && identity.is_none() && !self.engine.is_there().await => {
+                return Ok(Undone::AlreadyGone);
+            }
+            Err(error) => return Err(error),
+        };
         let mut chosen = match life::chosen(things.containers.clone(), identity) {
             Ok(chosen) => chosen,
             Err(why) => return Ok(Undone::NotOurs(why)),

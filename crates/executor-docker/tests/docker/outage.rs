@@ -1,6 +1,7 @@
 //! Engines that are not there, freeze or die: each has its own, so that nobody else's suffers.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Mutex,
@@ -8,7 +9,10 @@ use std::{
 };
 
 use groundcrew_core::{
-    error::ErrorKind, executor::Executor as _, identity::Presence, undo::Undone,
+    error::ErrorKind,
+    executor::Executor as _,
+    identity::{Identity, Presence},
+    undo::Undone,
 };
 use serde_json::json;
 
@@ -96,8 +100,14 @@ async fn f103_needs_docker_without_an_engine_every_verb_says_so() {
     assert!(error.message().contains("DOCKER_HOST"), "{error}");
     let state = ground.executor.state(&id).await.unwrap();
     assert!(matches!(state, Presence::Unknown(_)), "{state:?}");
+    // Nothing was ever made here, so nothing can be left; of what was, nobody can tell.
+    let undone = ground.executor.delete(&id, None).await.unwrap();
+    assert_eq!(undone, Undone::AlreadyGone);
+    let known = Identity("0123456789ab".to_owned());
+    assert!(ground.executor.delete(&id, Some(&known)).await.is_err());
+    fs::create_dir_all(ground.root.path().join("containers").join(id.as_str())).unwrap();
     assert!(ground.executor.delete(&id, None).await.is_err());
-    // Nothing was ever made here, so nothing can be left.
+    fs::remove_dir_all(ground.root.path().join("containers")).unwrap();
     assert!(ground.executor.list().await.unwrap().is_empty());
     let report = ground.executor.probe().await.unwrap();
     assert!(report.warnings[0].contains("no engine"), "{report:?}");
@@ -114,6 +124,9 @@ async fn f103_needs_docker_without_an_engine_every_verb_says_so() {
         let error = Ground::at(endpoint).executor.list().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.message().contains(words), "{error}");
+        let ground = Ground::at(endpoint);
+        let error = ground.executor.check(&ground.spec(json!({}))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }
 
