@@ -5,6 +5,7 @@
 //!   new conversation replaces it.
 
 pub(crate) mod desk;
+mod hiding;
 mod person;
 pub(crate) mod states;
 mod talk;

@@ -75,6 +75,7 @@ impl Talk<'_> {
         while let Ok(event) = self.events.try_recv() {
             self.teller.tell(&event);
         }
+        self.teller.finish();
     }
 
     /// Says something and follows what comes of it.

@@ -1,12 +1,16 @@
 //! Tells what happens in a conversation: text to standard output, everything else beside it; or each event as one line.
 
-use groundcrew_core::error::{Chain, Error};
+use groundcrew_core::{
+    error::{Chain, Error},
+    redact::Redactor,
+};
 use groundcrew_session::{
     event::{EventKind, ItemOutcome, SessionEvent, TurnOutcome, Usage},
     request::{DecisionKind, InteractiveRequest, Question},
 };
 use serde::Serialize;
 
+use super::hiding::Hiding;
 use crate::{args::Format, console::Console, text::printable};
 
 /// How much of a title is shown on one line, in characters.
@@ -37,6 +41,7 @@ pub(crate) struct TurnReport {
 #[derive(Debug)]
 pub(crate) struct Teller {
     console: Console,
+    hiding: Hiding,
     /// Text that has no end of line yet.
     line: String,
     /// The message that it belongs to.
@@ -45,10 +50,11 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// Makes one that talks there.
-    pub(crate) fn new(console: &Console) -> Self {
+    /// Makes one that talks there, and shows no secret of the run's, however it is cut.
+    pub(crate) fn new(console: &Console, secrets: Redactor) -> Self {
         Self {
             console: console.clone(),
+            hiding: Hiding::new(secrets),
             line: String::new(),
             item: None,
             report: TurnReport::default(),
@@ -60,9 +66,26 @@ impl Teller {
         &self.report
     }
 
-    /// Tells one event.
+    /// Takes one event, and tells what is decided.
     pub(crate) fn tell(&mut self, event: &SessionEvent) {
         self.note(event);
+        if self.console.format == Format::Json {
+            return;
+        }
+        for event in self.hiding.push(event.clone()) {
+            self.say_event(&event);
+        }
+    }
+
+    /// Tells what waits for more, when no more is heard.
+    pub(crate) fn finish(&mut self) {
+        for event in self.hiding.finish() {
+            self.say_event(&event);
+        }
+        self.end_line();
+    }
+
+    fn say_event(&mut self, event: &SessionEvent) {
         match self.console.format {
             Format::Human => self.in_words(&event.kind),
             Format::Json => {}
@@ -321,7 +344,10 @@ mod tests {
             output: false,
             error: false,
         };
-        let mut teller = Teller::new(&Console::new(Format::Json, terminals, false));
+        let mut teller = Teller::new(
+            &Console::new(Format::Json, terminals, false),
+            Redactor::default(),
+        );
         for kind in [
             json!({ "type": "turn_started" }),
             json!({ "type": "text_delta", "item": "m", "text": "old" }),

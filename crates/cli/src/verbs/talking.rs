@@ -5,6 +5,7 @@ use groundcrew_core::{
     error::{Error, ErrorKind},
     id::SessionId,
     process::{Offset, ProcessPhase},
+    redact::Redactor,
     store::{RunRecord, RunState},
 };
 use groundcrew_session::{
@@ -159,7 +160,8 @@ async fn open<'a>(
         }
         _ => {}
     }
-    Ok(talk(context, &record, held, engine, events, desk))
+    let teller = Teller::new(&context.console, redactor);
+    Ok(talk(context, &record, held, engine, events, desk, teller))
 }
 
 fn talk<'a>(
@@ -169,15 +171,15 @@ fn talk<'a>(
     engine: groundcrew_session::Engine,
     events: conversation::Events,
     desk: Desk,
+    teller: Teller,
 ) -> Talk<'a> {
-    let console = &context.console;
     Talk {
-        console,
+        console: &context.console,
         engine,
         session: record.session.clone(),
         events,
         desk,
-        teller: Teller::new(console),
+        teller,
         approve: held.approve,
         person: context.has_person(),
     }
@@ -218,7 +220,8 @@ async fn take_over<'a>(
     let redactor = conversation::hidden(context, crew, record).await?;
     let (engine, events) = conversation::engine(crew, record, held, &redactor).await?;
     Box::pin(engine.take_over(&record.session)).await?;
-    Ok(talk(context, record, held, engine, events, desk))
+    let teller = Teller::new(&context.console, redactor);
+    Ok(talk(context, record, held, engine, events, desk, teller))
 }
 
 /// Leaves a conversation that is open; its agent goes on under the lease of its run.
@@ -248,9 +251,10 @@ async fn finish(
     context: &Context,
     crew: &Crew,
     record: &RunRecord,
-    talk: Talk<'_>,
+    mut talk: Talk<'_>,
     ending: Result<Ending, Error>,
 ) -> Result<u8, Failing> {
+    talk.teller.finish();
     let code = match &ending {
         Ok(Ending::Left(call)) => {
             let code = exit::signalled(call.number().0);
@@ -339,8 +343,9 @@ pub(crate) async fn go_on(
         Seat::Ours(desk) => desk,
         Seat::Theirs(line) => {
             let prompt = held.prompt.clone().ok_or_else(|| busy(&record.session))?;
-            conversation::hidden(context, crew, record).await?;
-            let asked = ask(context, line, Ask::Prompt { text: prompt }, signals);
+            let redactor = conversation::hidden(context, crew, record).await?;
+            let teller = Teller::new(&context.console, redactor);
+            let asked = ask(teller, line, Ask::Prompt { text: prompt }, signals);
             return Box::pin(asked).await.map(Some);
         }
     };
@@ -376,7 +381,7 @@ async fn is_up(crew: &Crew, record: &RunRecord) -> Result<bool, Error> {
 
 /// Asks whoever controls a conversation, and hears what comes of it; returns the exit code.
 async fn ask(
-    context: &Context,
+    mut teller: Teller,
     mut line: Line,
     ask: Ask,
     signals: &mut Signals,
@@ -396,14 +401,17 @@ async fn ask(
     let Some(turn) = turn else {
         return Ok(exit::DONE);
     };
-    let mut teller = Teller::new(&context.console);
     loop {
         let heard = match unless_called(signals, leaves, Box::pin(line.hear()).as_mut()).await {
             Ok(heard) => heard,
             // Who only listens leaves, and the turn goes on.
-            Err(call) => return Ok(exit::signalled(call.number().0)),
+            Err(call) => {
+                teller.finish();
+                return Ok(exit::signalled(call.number().0));
+            }
         };
         let Some(Tell::Happened { event }) = heard else {
+            teller.finish();
             return Err(gone().into());
         };
         teller.tell(&event);
@@ -514,7 +522,11 @@ async fn at_the_desk(context: &Context, id: &str, wanted: Ask) -> Result<u8, Fai
     }
     let directory = states::directory(&crew.home)?;
     match desk::take(&directory, &record.session).await? {
-        Seat::Theirs(line) => ask(context, line, wanted, &mut signals).await,
+        // Neither an answer nor an interruption is followed: nothing is told of what happens.
+        Seat::Theirs(line) => {
+            let teller = Teller::new(&context.console, Redactor::default());
+            ask(teller, line, wanted, &mut signals).await
+        }
         Seat::Ours(desk) => {
             let resuming = resuming(id, WishArgs::default());
             let asked = agents::of_resume(context, &resuming, &record).await?;

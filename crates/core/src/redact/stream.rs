@@ -102,6 +102,13 @@ impl RedactStream {
         self.held.len()
     }
 
+    /// Gives out what is held, though it may still become a secret: who reads it cannot wait. What is left of that secret is
+    /// masked when it comes.
+    #[must_use]
+    pub fn release(&mut self) -> Vec<u8> {
+        mem::take(&mut self.held)
+    }
+
     /// Ends the stream, and gives out what was held: it has not become a secret. The next push begins another stream.
     #[must_use]
     pub fn finish(&mut self) -> Vec<u8> {
@@ -164,6 +171,17 @@ mod tests {
         assert_eq!(shown(stream.push(b"-abcdefgh")), "-********");
         assert_eq!(shown(stream.push(b"ij")), "");
         assert_eq!(shown(stream.push(b"kl-")), "****-");
+    }
+
+    #[test]
+    fn c14_the_rest_of_a_secret_is_masked_though_its_beginning_was_released() {
+        let mut stream = stream(&["plain-token-123456"], HOLD_FOR_PIPE);
+        assert_eq!(shown(stream.push(b"x plain-tok")), "x ");
+        assert_eq!(stream.release(), b"plain-tok");
+        assert_eq!(shown(stream.push(b"en-")), "");
+        assert_eq!(stream.release(), b"en-");
+        assert_eq!(shown(stream.push(b"123456 y")), "****** y");
+        assert_eq!(stream.finish(), b"");
     }
 
     #[test]
