@@ -4,6 +4,7 @@
 //! the conversation, so that no two do.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -16,9 +17,14 @@ use groundcrew_core::{
     id::SessionId,
 };
 use groundcrew_session::state::{SessionState, StateStore, superseded};
+use groundcrew_state::try_lock_file;
 
 /// The directory of conversations, below the state directory.
 const DIRECTORY: &str = "conversations";
+
+/// What belongs to a conversation: its state, one that was being written, and the socket and the lock of its desk. The lock
+/// goes last: whoever removes the others may hold it.
+const ENDINGS: [&str; 4] = ["json", "part", "sock", "lock"];
 
 /// States in files.
 #[derive(Debug)]
@@ -47,7 +53,7 @@ pub(crate) fn directory(home: &Path) -> Result<PathBuf, Error> {
 /// Those of the file system.
 pub(crate) fn forget(home: &Path, session: &SessionId) -> Result<(), Error> {
     let directory = home.join(DIRECTORY);
-    for ending in ["json", "part", "sock", "lock"] {
+    for ending in ENDINGS {
         let path = directory.join(format!("{session}.{ending}"));
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -59,6 +65,54 @@ pub(crate) fn forget(home: &Path, session: &SessionId) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Lists the sessions of which something is kept; files of other kinds are not ours.
+///
+/// # Errors
+///
+/// When the directory is there and cannot be read.
+pub(crate) fn sessions(home: &Path) -> Result<BTreeSet<SessionId>, Error> {
+    let directory = home.join(DIRECTORY);
+    let failed =
+        |e| Error::io("failed to list the conversations", e).with("path", directory.display());
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut sessions = BTreeSet::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
+        let ours = parts.filter(|(_, ending)| ENDINGS.contains(ending));
+        sessions.extend(ours.and_then(|(session, _)| SessionId::new(session).ok()));
+    }
+    Ok(sessions)
+}
+
+/// Takes away what belongs to a conversation, unless somebody sits at its desk or `stays` says so; tells whether it went.
+///
+/// * `stays` is asked with the desk held: whoever begins a conversation sits there before anything of its run is written.
+///
+/// # Errors
+///
+/// Those of the file system, and of `stays`.
+pub(crate) async fn forget_unless(
+    home: &Path,
+    session: &SessionId,
+    stays: impl Future<Output = Result<bool, Error>>,
+) -> Result<bool, Error> {
+    let lock = home.join(DIRECTORY).join(format!("{session}.lock"));
+    let Some(desk) = try_lock_file(&lock)? else {
+        return Ok(false);
+    };
+    if stays.await? {
+        return Ok(false);
+    }
+    forget(home, session)?;
+    drop(desk);
+    Ok(true)
 }
 
 impl FileStates {
@@ -171,6 +225,31 @@ mod tests {
         forget(home.path(), &session).unwrap();
         assert_eq!(states.load(&session).await.unwrap(), None);
         forget(home.path(), &session).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_left_goes_unless_somebody_sits_there_or_it_is_wanted() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(sessions(home.path()).unwrap().is_empty());
+        let at = directory(home.path()).unwrap();
+        let session = SessionId::new("s-1.x").unwrap();
+        for name in ["s-1.x.json", "s-1.x.part", "s-1.x.sock", "notes.txt"] {
+            fs::write(at.join(name), "").unwrap();
+        }
+        let one = BTreeSet::from([session.clone()]);
+        assert_eq!(sessions(home.path()).unwrap(), one);
+        let forget = |stays| forget_unless(home.path(), &session, async move { stays });
+        let desk = try_lock_file(&at.join("s-1.x.lock")).unwrap();
+        assert!(!forget(Ok(false)).await.unwrap());
+        drop(desk);
+        assert!(!forget(Ok(true)).await.unwrap());
+        let error = Error::new(ErrorKind::Unavailable, "it cannot be told");
+        forget(Err(error)).await.unwrap_err();
+        assert_eq!(sessions(home.path()).unwrap(), one);
+        assert!(forget(Ok(false)).await.unwrap());
+        let left: Vec<_> = fs::read_dir(&at).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].file_name(), "notes.txt");
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! Everything is listed before anything is removed: a list that is not complete is an error, and nothing goes.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, SystemTime},
 };
@@ -10,6 +11,7 @@ use std::{
 use groundcrew_core::{
     MaintenanceLease, MaintenanceOptions,
     error::{Chain, Error, ErrorKind},
+    id::SessionId,
     store::{AttemptPhase, AttemptRow, RunRecord, RunState},
 };
 use groundcrew_executor_local::OldLogs;
@@ -20,6 +22,7 @@ use super::trash;
 use crate::{
     args::GcArgs,
     console::Console,
+    conversation::states,
     documents::{Document, Failure},
     exit,
     failing::Failing,
@@ -34,7 +37,7 @@ const AGE: Duration = Duration::from_hours(7 * 24);
 /// What was removed, or would be.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Gone {
-    /// `trash`, `logs`, `snapshot`, `lock`, `directory` or `cache`.
+    /// `trash`, `logs`, `snapshot`, `conversation`, `lock`, `directory` or `cache`.
     what: &'static str,
     name: String,
 }
@@ -89,6 +92,8 @@ struct Inventory {
     strays: Vec<String>,
     logs: Vec<OldLogs>,
     snapshots: Vec<Snapshot>,
+    /// Sessions of which something is kept.
+    conversations: BTreeSet<SessionId>,
     caches: Vec<(PathBuf, Vec<String>)>,
 }
 
@@ -236,6 +241,7 @@ async fn inventory(context: &Context, crew: &Crew, args: &GcArgs) -> Result<Inve
         strays,
         logs: crew.local.recorded()?,
         snapshots,
+        conversations: states::sessions(&crew.home)?,
         caches,
     })
 }
@@ -287,6 +293,10 @@ async fn collect(
             collected.done("snapshot", name, result);
         }
     }
+    for session in &all.conversations {
+        go_on(lease)?;
+        conversation(crew, all, session, dry, collected).await;
+    }
     go_on(lease)?;
     let locks = crew.locks.left_over()?;
     if !dry {
@@ -299,6 +309,41 @@ async fn collect(
         collected.done("directory", directory.display().to_string(), Ok(()));
     }
     caches(crew, all, dry, lease, collected).await
+}
+
+/// Removes what is left of a conversation whose run is gone.
+async fn conversation(
+    crew: &Crew,
+    all: &Inventory,
+    session: &SessionId,
+    dry: bool,
+    collected: &mut Collected,
+) {
+    if goes_on(session, &all.runs, &all.attempts) {
+        return;
+    }
+    // Read again: a run may have begun since.
+    let stays = async {
+        let runs = crew.store.runs().await?;
+        let attempts = crew.store.attempts().await?;
+        Ok(goes_on(session, &runs, &attempts))
+    };
+    let forgotten = if dry {
+        Ok(true)
+    } else {
+        states::forget_unless(&crew.home, session, stays).await
+    };
+    match forgotten {
+        Ok(false) => {}
+        forgotten => collected.done("conversation", session.to_string(), forgotten.map(drop)),
+    }
+}
+
+/// Tells whether a session has a run that can be gone on with, or one that is being launched or taken away.
+fn goes_on(session: &SessionId, runs: &[RunRecord], attempts: &[AttemptRow]) -> bool {
+    runs.iter()
+        .any(|run| run.session == *session && run.state.is_live())
+        || attempts.iter().any(|row| row.session == *session)
 }
 
 /// Returns why logs stay, if they do.
@@ -403,6 +448,7 @@ mod tests {
             strays: Vec::new(),
             logs: Vec::new(),
             snapshots: Vec::new(),
+            conversations: BTreeSet::new(),
             caches: Vec::new(),
         }
     }
