@@ -68,6 +68,7 @@ pub(crate) fn fresh(
         model: args.model.clone(),
         auto_approve: args.approve == Some(Approve::Always) && !conversation,
         version: args.agent_version.clone(),
+        program: args.agent_program.clone().map(OsText::from),
         conversation,
         prompt: prompt.filter(|_| !conversation),
         ..CommandWishes::default()
@@ -114,6 +115,11 @@ pub(crate) fn resumed(
     }
     if let Some(version) = &args.agent_version {
         wishes.version = Some(version.clone());
+        wishes.program = None;
+    }
+    if let Some(program) = &args.agent_program {
+        wishes.program = Some(OsText::from(program.clone()));
+        wishes.version = None;
     }
     asked(used, true, place)
 }
@@ -212,6 +218,8 @@ pub(crate) fn refuse_lone_wishes(args: &WishArgs) -> Result<(), Failing> {
         ("--prompt", args.prompt.is_some()),
         ("--mcp", args.mcp.is_some()),
         ("--agent-version", args.agent_version.is_some()),
+        ("--agent-program", args.agent_program.is_some()),
+        ("--agent-home", args.agent_home.is_some()),
     ];
     match lone.iter().find(|(_, given)| *given) {
         Some((flag, _)) => Err(Failing::usage(format!(

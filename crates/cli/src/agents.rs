@@ -16,6 +16,7 @@ use crate::{
     agent::{self, Place},
     args::{AgentArgs, Approve, CommandArgs, ResumeArgs, RunArgs, WishArgs},
     failing::Failing,
+    paths::{absolute, readable},
     program::Context,
     tool_servers,
     variables::caches_directory,
@@ -61,7 +62,7 @@ pub(crate) async fn of_run(context: &Context, args: &RunArgs) -> Result<Asked, F
     let place = place(context).await?;
     let streams = &args.command.streams;
     let own_interface = streams.terminal || streams.interactive;
-    let agent = agent::fresh(
+    let mut agent = agent::fresh(
         name,
         wishes,
         prompt.clone(),
@@ -69,6 +70,7 @@ pub(crate) async fn of_run(context: &Context, args: &RunArgs) -> Result<Asked, F
         own_interface,
         &place,
     )?;
+    agent.used.wishes.home = home(context, wishes)?;
     asked(context, wishes, agent, prompt)
 }
 
@@ -149,6 +151,17 @@ fn approve(context: &Context, wishes: &WishArgs) -> Approve {
     } else {
         Approve::Never
     })
+}
+
+/// Returns the directory for what the agent keeps, which must be there.
+fn home(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {
+    let Some(word) = &wishes.agent_home else {
+        return Ok(None);
+    };
+    let surroundings = &context.surroundings;
+    let path = absolute(word, &surroundings.directory, surroundings.home())?;
+    readable("--agent-home", &path)?;
+    Ok(Some(OsText::new(path)))
 }
 
 fn prompt(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {

@@ -8,6 +8,23 @@ use std::{
 
 use groundcrew_core::error::{Error, ErrorKind};
 
+/// Checks that a directory that an option names is there.
+///
+/// # Errors
+///
+/// When it cannot be looked at, or is something else.
+pub(crate) fn readable(option: &str, path: &Path) -> Result<(), Error> {
+    let found = std::fs::metadata(path).map_err(|e| {
+        Error::io(format!("the directory named by {option} cannot be read"), e)
+            .with("path", path.display())
+    })?;
+    if found.is_dir() {
+        return Ok(());
+    }
+    let why = format!("{option} names a file, not a directory");
+    Err(Error::new(ErrorKind::InvalidInput, why).with("path", path.display()))
+}
+
 /// Makes a path absolute; `~` and `~/…` are the home directory, `~name` is refused.
 ///
 /// # Errors

@@ -13,13 +13,15 @@ use groundcrew_core::{
     workspace::{CloneObjects, FetchSpec, RepositorySpec, WorkspaceRequest},
 };
 
+use serde_json::json;
+
 use crate::{
     agent,
     args::{CommandArgs, Format, Kind, PlaceArgs, ResumeArgs, RunArgs, StreamArgs},
     config::Config,
     failing::Failing,
     follow::Inward,
-    paths::{absolute, repository_of},
+    paths::{absolute, readable, repository_of},
     scripts,
     surroundings::Surroundings,
     terminal::{self, Terminals},
@@ -53,6 +55,12 @@ pub(crate) fn fresh(
         wished.executor = agent::executor(agent, wished.executor.as_ref())?;
     }
     let place = place(&wished, surroundings)?;
+    if let (DOCKER, Some(agent)) = (place.executor.as_str(), &agent) {
+        // What it keeps outlives the container only outside of it.
+        let home = agent.used.wishes.home.iter();
+        let homes = home.map(|home| json!({"source": home.0.to_string_lossy()}));
+        wished.container.mount.extend(homes);
+    }
     let program = match agent {
         Some(agent) => AgentProgram::Profile(Box::new(agent)),
         None => Command::new(args.argv.iter().cloned())?.into(),
@@ -80,7 +88,7 @@ pub(crate) fn fresh(
         keep,
         mcp_servers: servers,
         limits: args.command.limits.limits(),
-        options: args.place.container.options(place.storage),
+        options: wished.container.options(place.storage),
         ..LaunchRequest::new(place.executor, place.workspace, mode)
     })
 }
@@ -203,7 +211,7 @@ fn place(args: &PlaceArgs, surroundings: &Surroundings) -> Result<Place, Failing
         }
         (_, named) if !named.is_empty() => {
             for path in &named {
-                readable(path)?;
+                readable("--repo", path)?;
             }
             named
         }
@@ -332,22 +340,6 @@ fn meaningless(args: &PlaceArgs, kind: Kind, local: bool) -> Result<(), Failing>
         return Err(Failing::usage(format!("{flag} {why}")));
     }
     Ok(())
-}
-
-/// Checks that a directory that was named is there.
-fn readable(path: &std::path::Path) -> Result<(), Error> {
-    let found = std::fs::metadata(path).map_err(|e| {
-        Error::io("the directory named by --repo cannot be read", e).with("path", path.display())
-    })?;
-    if found.is_dir() {
-        Ok(())
-    } else {
-        Err(Error::new(
-            ErrorKind::InvalidInput,
-            "--repo names a file, not a directory",
-        )
-        .with("path", path.display()))
-    }
 }
 
 type CommandParts = (Mode, Variables, Lease);

@@ -306,6 +306,12 @@ fn k02_the_program_is_taken_from_path_where_it_is_one() {
     };
     let launch = fresh(&name("codex"), &chosen, None, &[], false, &place).unwrap();
     assert_eq!(shown(&launch)[3], "@openai/codex@0.142.5");
+    let named = WishArgs {
+        agent_program: Some("codex-of-mine".into()),
+        ..WishArgs::default()
+    };
+    let launch = fresh(&name("codex"), &named, None, &[], false, &place).unwrap();
+    assert_eq!(shown(&launch)[0], "codex-of-mine");
 }
 
 #[test]

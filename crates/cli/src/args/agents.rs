@@ -34,6 +34,12 @@ pub(crate) struct WishArgs {
     /// Exact version of the profile's package, on this machine only [default: the profile's].
     #[arg(long, value_name = "VERSION")]
     pub agent_version: Option<String>,
+    /// Program to run in place of the profile's package, as the place has it where the agent runs, such as an image: a path, or a name in PATH.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "agent_version", value_parser = clap::value_parser!(OsString))]
+    pub agent_program: Option<OsString>,
+    /// Directory in which the agent keeps its login and its conversations; a container sees it at the same place, and the next one finds it again.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, value_parser = clap::value_parser!(OsString))]
+    pub agent_home: Option<OsString>,
 }
 
 /// Who decides what the agent asks for.

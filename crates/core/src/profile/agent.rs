@@ -71,6 +71,9 @@ pub struct AgentProfile {
     /// How it is spoken to in its protocol, where it has one beside its own interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionRule>,
+    /// The variable that names the directory in which it keeps what it knows, such as its login and its conversations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<Key>,
     /// Variables.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<Key, Variable>,
@@ -112,6 +115,7 @@ impl AgentProfile {
             prompt: None,
             handshake: None,
             session: None,
+            home: None,
             environment: BTreeMap::new(),
             defaults: BTreeMap::new(),
             credentials: Vec::new(),

@@ -41,6 +41,14 @@ pub struct CommandWishes {
     /// The version of the profile's package; on this machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The program that is run in place of the profile's package, as the place where it runs has it: a path, or a name that
+    /// is looked for in `PATH` there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<OsText>,
+    /// The directory in which the agent keeps what it knows, absolute; where it runs elsewhere it is seen there at the same
+    /// place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<OsText>,
     /// What a router decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
@@ -156,6 +164,8 @@ impl AgentCommand<'_> {
         let prefix = profile.prefix_words();
         let prefix = prefix.unwrap_or_else(|error| note(&mut problems, error));
         self.check_version(&mut problems);
+        self.check_program(&mut problems);
+        self.check_home(&mut problems);
         let (resume, resumes) = self.resumption().unwrap_or_else(|error| {
             problems.push(error);
             (Vec::new(), false)
@@ -224,15 +234,45 @@ impl AgentCommand<'_> {
             return command.to_vec();
         }
         let version = self.wishes.version.as_deref();
-        let head = match self.host {
-            Host::Here {
-                native: Some(native),
-            } if package.prefer_native && version.is_none() => {
-                vec![OsText::new(native)]
-            }
-            Host::Here { .. } | Host::Elsewhere => package.words(version),
+        let head = match (&self.wishes.program, self.host) {
+            (Some(program), _) => vec![program.clone()],
+            (
+                None,
+                Host::Here {
+                    native: Some(native),
+                },
+            ) if package.prefer_native && version.is_none() => vec![OsText::new(native)],
+            (None, Host::Here { .. } | Host::Elsewhere) => package.words(version),
         };
         [head, rest.to_vec()].concat()
+    }
+
+    fn check_home(&self, problems: &mut Vec<Error>) {
+        if self.wishes.home.is_some() && self.profile.home.is_none() {
+            problems.push(Error::new(
+                ErrorKind::Unsupported,
+                "a directory was named for what the agent keeps, and the profile does not say which variable names it",
+            ));
+        }
+    }
+
+    fn check_program(&self, problems: &mut Vec<Error>) {
+        if self.wishes.program.is_none() {
+            return;
+        }
+        let mut refuse = |kind, why| problems.push(Error::new(kind, why));
+        if self.profile.package.is_none() {
+            refuse(
+                ErrorKind::Unsupported,
+                "a program was named in place of a package, and the profile's program comes from none",
+            );
+        }
+        if self.wishes.version.is_some() {
+            refuse(
+                ErrorKind::InvalidInput,
+                "a program that is there has its own version; ask for one of both",
+            );
+        }
     }
 
     fn check_version(&self, problems: &mut Vec<Error>) {

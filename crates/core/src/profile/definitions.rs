@@ -80,6 +80,14 @@ impl AgentProfile {
                 format!("model of {own}"),
             )));
         }
+        if let (Some(key), Some(home)) = (&self.home, &wishes.home) {
+            found.push(Ok(Definition::literal(
+                key.clone(),
+                home.clone(),
+                MANAGED,
+                format!("home of {own}"),
+            )));
+        }
         if let (Some(approval), true) = (&self.approval, wishes.auto_approve) {
             let origin = format!("approval of {own}");
             found.extend(
@@ -149,6 +157,7 @@ impl AgentProfile {
         all.extend(self.environment.keys().map(|key| ("environment", key)));
         all.extend(self.defaults.keys().map(|key| ("defaults", key)));
         all.extend(self.model.variable.iter().map(|key| ("model", key)));
+        all.extend(self.home.iter().map(|key| ("home", key)));
         let approval = self.approval.iter();
         all.extend(approval.flat_map(|rule| rule.variables.keys().map(|key| ("approval", key))));
         all.extend(

@@ -121,6 +121,46 @@ fn k02_a_package_is_pinned_and_cache_first() {
 }
 
 #[test]
+fn k02_a_program_that_is_named_is_run_in_place_of_the_package_wherever_that_is() {
+    let agent = packaged();
+    let named = |program: &str| CommandWishes {
+        program: Some(program.into()),
+        ..CommandWishes::default()
+    };
+    let found = Host::Here {
+        native: Some("/opt/codex".into()),
+    };
+    let built = |agent: &AgentProfile, wishes: &CommandWishes, host: &Host| {
+        AgentCommand {
+            profile: agent,
+            wishes,
+            host,
+        }
+        .build()
+    };
+    for host in [Host::Elsewhere, found] {
+        let wishes = named("my codex");
+        let built = built(&agent, &wishes, &host).unwrap();
+        assert_eq!(shown(&built.start), ["my codex", "exec"]);
+        let continued = built.continued.unwrap();
+        assert_eq!(shown(&continued), ["my codex", "resume", "--last"]);
+    }
+    let refused = |agent: &AgentProfile, wishes: &CommandWishes| {
+        only(built(agent, wishes, &Host::Elsewhere)).kind()
+    };
+    assert!(built(&agent, &named(""), &Host::Elsewhere).is_err());
+    let other = profile(&["x"]);
+    assert_eq!(refused(&other, &named("codex")), ErrorKind::Unsupported);
+    let both = CommandWishes {
+        version: Some("0.142.5".into()),
+        ..named("codex")
+    };
+    let here = Host::Here { native: None };
+    let error = only(built(&agent, &both, &here));
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
 fn k02_a_native_program_is_used_where_the_profile_prefers_it_and_it_was_found() {
     let mut agent = packaged();
     let none = CommandWishes::default();

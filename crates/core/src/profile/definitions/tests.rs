@@ -243,3 +243,36 @@ fn a_default_does_not_replace_what_is_inherited() {
     let keys: Vec<_> = found.iter().map(|(key, ..)| key.as_str()).collect();
     assert_eq!(keys, ["ACCOUNT_DIR", "MODEL", "TOKEN"]);
 }
+
+#[test]
+fn what_an_agent_keeps_is_where_its_variable_says() {
+    let mut profile = full();
+    let wishes = CommandWishes {
+        home: Some("/kept".into()),
+        ..CommandWishes::default()
+    };
+    let inputs = DefinitionInputs {
+        wishes: &wishes,
+        inherited: &BTreeSet::new(),
+        known_secrets: &BTreeSet::new(),
+    };
+    let found = |profile: &AgentProfile| told(&profile.definitions(inputs).unwrap());
+    let of_home = |found: Vec<(String, String, Tier)>| {
+        let mut lines = found.into_iter();
+        lines.find(|(_, rest, _)| rest.contains("home of"))
+    };
+    assert_eq!(of_home(found(&profile)), None);
+    profile.home = Some(key("MOCK_HOME"));
+    let line = (
+        "MOCK_HOME".to_owned(),
+        "/kept from home of profile mock".to_owned(),
+        Tier::Managed,
+    );
+    assert_eq!(of_home(found(&profile)), Some(line));
+    profile.home = Some(key("GROUNDCREW_RUN_ID"));
+    let refused = profile.check();
+    assert!(
+        refused.iter().any(|error| error.get("in") == Some("home")),
+        "{refused:?}"
+    );
+}
