@@ -183,8 +183,11 @@ fn thread(settings: &SessionSettings) -> Value {
         Access::Full => "danger-full-access",
     };
     let policy = match (settings.approve, settings.access) {
-        (Approve::Never, _) | (_, Access::Full) => "never",
-        _ => "on-request",
+        // Without a sandbox it never has to ask to leave one: whoever wants to be asked is asked for every command that is
+        // not known to be harmless.
+        (Approve::Ask, Access::Full) => "untrusted",
+        (Approve::Never, _) | (Approve::Always, Access::Full) => "never",
+        (Approve::Ask | Approve::Always, _) => "on-request",
     };
     let mut config = Map::new();
     if let Some(effort) = &settings.effort {
@@ -264,7 +267,14 @@ mod tests {
                 "on-request",
             ),
             (Access::Auto, Approve::Never, "workspace-write", "never"),
-            (Access::Full, Approve::Ask, "danger-full-access", "never"),
+            (
+                Access::Full,
+                Approve::Ask,
+                "danger-full-access",
+                "untrusted",
+            ),
+            (Access::Full, Approve::Always, "danger-full-access", "never"),
+            (Access::Full, Approve::Never, "danger-full-access", "never"),
         ] {
             let mut settings = settings();
             (settings.access, settings.approve) = (access, approve);
