@@ -4,6 +4,10 @@ use serde_json::{Value, json};
 
 /// One answer in one dialect; every method returns the text that goes out next.
 pub(crate) trait Dialect: std::fmt::Debug + Send {
+    /// Returns the media type of its text.
+    fn kind(&self) -> &'static str {
+        "text/event-stream"
+    }
     /// Begins it.
     fn opening(&mut self) -> String;
     /// Says some words more.
@@ -21,6 +25,7 @@ pub(crate) fn shell(tools: &[String], command: &str, more: bool) -> Option<(Stri
         "shell_command",
         "shell",
         "bash",
+        "Bash",
         "run_shell_command",
     ];
     let tool = known

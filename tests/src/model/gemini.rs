@@ -72,6 +72,14 @@ fn message(parts: &Value, reason: Option<&str>) -> String {
 }
 
 impl Dialect for Gemini {
+    fn kind(&self) -> &'static str {
+        if self.streamed {
+            "text/event-stream"
+        } else {
+            "application/json"
+        }
+    }
+
     fn opening(&mut self) -> String {
         String::new()
     }

@@ -1,11 +1,12 @@
-//! A model server on loopback: it answers real agents in the three dialects that they speak, by what the prompt says.
+//! A model server on loopback: it answers real agents in the four dialects that they speak, by what the prompt says.
 //!
 //! A prompt holds its own script, one step a line (see [`Step`]). The server never waits for time to pass: what has an order
-//! waits for a gate that the test opens. It binds loopback only.
+//! waits for a gate that the test opens. It binds loopback only, unless it is given what it is to listen on.
 
 mod chat;
 mod dialect;
 mod gemini;
+mod messages;
 mod question;
 mod responses;
 mod route;
@@ -15,7 +16,7 @@ mod shared;
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -39,8 +40,16 @@ impl Model {
     ///
     /// When loopback cannot be listened on.
     pub fn start() -> io::Result<Self> {
+        Self::listening(TcpListener::bind(("127.0.0.1", 0))?)
+    }
+
+    /// Starts one that listens there, such as in a network of containers.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be listened there.
+    pub fn listening(listener: TcpListener) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    chat::Chat, dialect::Dialect, gemini::Gemini, question::Question, responses::Responses,
+    chat::Chat, dialect::Dialect, gemini::Gemini, messages::Messages, question::Question,
+    responses::Responses,
 };
 
 /// Reads a request by its path and returns how it is answered; `None` for what is no request to a model.
@@ -18,6 +19,8 @@ pub(crate) fn of(
         (Responses::read(body), Box::new(Responses::new(number)))
     } else if route.ends_with("/v1/chat/completions") {
         (Chat::read(body), Box::new(Chat::new(number, body)))
+    } else if route.ends_with("/v1/messages") {
+        (Messages::read(body), Box::new(Messages::new(number, body)))
     } else if let Some((model, verb)) = route.rsplit('/').next()?.split_once(':') {
         let streamed = match verb {
             "streamGenerateContent" => true,

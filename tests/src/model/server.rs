@@ -66,6 +66,9 @@ async fn answer(
     if path.contains(":countTokens") {
         return Ok(whole(StatusCode::OK, &json!({ "totalTokens": 11 })));
     }
+    if path.contains("/count_tokens") {
+        return Ok(whole(StatusCode::OK, &json!({ "input_tokens": 11 })));
+    }
     let number = shared.number();
     let parsed: Value = serde_json::from_slice(&body).unwrap_or_default();
     let Some((question, dialect)) = route::of(&path, number, &parsed) else {
@@ -81,11 +84,7 @@ async fn answer(
             Ok(failure(status, "the model is out of order"))
         }
         step => {
-            let kind = if path.contains(":generateContent") {
-                "application/json"
-            } else {
-                "text/event-stream"
-            };
+            let kind = dialect.kind();
             let (sender, receiver) = channel(16);
             #[expect(
                 clippy::disallowed_methods,

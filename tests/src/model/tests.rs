@@ -76,8 +76,26 @@ fn each_dialect_has_a_command_run_and_hears_what_came_of_it() {
         "{answer}"
     );
 
+    let mut body = json!({
+        "model": "m", "stream": true, "tools": [{ "name": "Bash" }],
+        "messages": [{ "role": "user", "content": "do: run echo hi" }],
+    });
+    let answer = whole(ask(&model, "/v1/messages?beta=true", &body));
+    assert!(
+        answer.contains("input_json_delta") && answer.contains("message_stop"),
+        "{answer}"
+    );
+    let output = json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "hi" });
+    let output = json!({ "role": "user", "content": [output] });
+    body["messages"].as_array_mut().unwrap().push(output);
+    body["stream"] = json!(false);
+    let answer = whole(ask(&model, "/v1/messages", &body));
+    let (_, document) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(answer.contains("application/json"), "{answer}");
+    assert!(document.contains("the last output was: hi"), "{answer}");
+
     let asked = model.asked();
-    assert_eq!(asked.len(), 4);
+    assert_eq!(asked.len(), 6);
     assert_eq!(asked[1].outputs, ["hi"]);
     assert_eq!(asked[3].model, "flash");
 }
