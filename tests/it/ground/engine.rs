@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{call::Call, place::Ground, repository::Repository, waiting};
 
 /// An image with a shell and git, made of this machine's own, that brings a volume of its own.
-pub(crate) const IMAGE: &str = "gc-test/git:2";
+pub(crate) const IMAGE: &str = "gc-test/git:3";
 
 /// How long a private engine may take to come up; one that was killed waits for what it left.
 const UP: Duration = Duration::from_mins(2);
@@ -251,7 +251,8 @@ impl Engine {
         fs::create_dir_all(root.path().join("bin")).unwrap();
         fs::create_dir_all(root.path().join("tmp")).unwrap();
         fs::copy("/bin/busybox", root.path().join("bin/busybox")).unwrap();
-        for name in "sh cat echo sleep id touch env grep true rm mkdir chmod stty".split(' ') {
+        for name in "sh cat echo sleep id touch env grep true rm mkdir chmod stty setsid".split(' ')
+        {
             std::os::unix::fs::symlink("busybox", root.path().join("bin").join(name)).unwrap();
         }
         let mut tar = program("tar")

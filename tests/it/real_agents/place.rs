@@ -10,7 +10,7 @@ use std::{
 use groundcrew_tests::model::{Model, Question};
 use serde_json::{Value, json};
 
-use crate::ground::{Call, Ground, Job, Repository, text};
+use crate::ground::{Call, Engine, Ground, IMAGE, Job, Network, Repository, text};
 
 /// How long an agent may take for one thing, on a machine that does much else.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
@@ -28,23 +28,46 @@ const PROGRAMS: [(&str, &str); 3] = [
     ),
 ];
 
+/// Where Codex is in a container.
+const INSIDE: &str = "/opt/agents/codex";
+
 /// A place with agents.
 pub(super) struct Place {
     pub(super) model: Model,
     pub(super) repository: Repository,
     pub(super) ground: Ground,
+    /// Where the agents run, if not on this machine itself.
+    container: Option<Container>,
+}
+
+/// What a container of an agent's is made with.
+struct Container {
+    network: Network,
+    engine: Engine,
 }
 
 impl Place {
     /// Makes one: a repository, a model, and each agent set up to use that.
     pub(super) fn new() -> Self {
+        Self::with(Model::start().unwrap(), None)
+    }
+
+    /// Makes one whose Codex runs in containers, with a way to the model and nowhere else.
+    pub(super) fn in_a_container() -> Self {
+        let engine = Engine::shared();
+        let network = Network::new(&engine);
+        let model = Model::listening(network.listen()).unwrap();
+        Self::with(model, Some(Container { network, engine }))
+    }
+
+    fn with(model: Model, container: Option<Container>) -> Self {
         let ground = Ground::new();
-        let model = Model::start().unwrap();
         let repository = ground.repository("r");
         let place = Self {
             model,
             repository,
             ground,
+            container,
         };
         place.install();
         place.configure();
@@ -96,9 +119,12 @@ impl Place {
         let mut all = self.root("bin").into_os_string();
         all.push(":");
         all.push(&path.unwrap().1);
-        self.ground
-            .call(words)
-            .directory(self.repository.path())
+        let call = self.ground.call(words);
+        let call = match &self.container {
+            Some(container) => container.engine.equip(call),
+            None => call,
+        };
+        call.directory(self.repository.path())
             .within(PATIENCE)
             .env("PATH", all)
             .env("CODEX_HOME", self.root("codex"))
@@ -117,8 +143,45 @@ impl Place {
     pub(super) fn run(&self, agent: &str, options: &[&str], prompt: &str) -> Call {
         let mut words = vec!["--format", "jsonl", "run", "--agent", agent];
         words.extend(options);
+        let inside = self.inside();
+        words.extend(inside.iter().map(String::as_str));
         words.extend(["--prompt", prompt]);
         self.call(&words)
+    }
+
+    /// Returns the options with which Codex runs in a container, if it is to: an image without it gets its program, and a
+    /// directory for what it keeps.
+    fn inside(&self) -> Vec<String> {
+        let Some(container) = &self.container else {
+            return Vec::new();
+        };
+        let state = self.root("codex").display().to_string();
+        let program = PathBuf::from(Ground::told("GROUNDCREW_TEST_AGENTS")).join(PROGRAMS[0].1);
+        let options = [
+            ("--executor", "docker".to_owned()),
+            ("--image", IMAGE.to_owned()),
+            ("--network", container.network.name().to_owned()),
+            ("--mount", format!("{}:{INSIDE}:ro", program.display())),
+            ("--agent-program", INSIDE.to_owned()),
+            ("--agent-home", state),
+        ];
+        let words = options.map(|(name, value)| [name.to_owned(), value]);
+        words.into_iter().flatten().collect()
+    }
+
+    /// Returns the step of a prompt in which Codex runs a command for which it needs leave: in its sandbox it says that it has
+    /// to get out; without one, who wants to be asked is asked for whatever is not known to be harmless.
+    pub(super) fn with_leave(&self, command: &str) -> String {
+        let verb = match self.container {
+            Some(_) => "run",
+            None => "ask",
+        };
+        format!("do: {verb} {command}")
+    }
+
+    /// Returns how often it asks for that where everything is approved: a container is its sandbox, and it may do all there.
+    pub(super) fn leaves(&self) -> usize {
+        usize::from(self.container.is_none())
     }
 
     /// Begins a run and waits until standard output shows some words.
@@ -144,6 +207,9 @@ impl Place {
     /// Demands that nothing of any agent is left.
     pub(super) fn nothing_runs(&self) {
         self.ground.until_quiet();
+        if let Some(container) = &self.container {
+            container.engine.nothing_left(&self.ground, "nothing runs");
+        }
     }
 }
 

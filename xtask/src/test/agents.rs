@@ -16,9 +16,12 @@ use crate::process::{self, Cmd};
 const PACKAGE: &str = include_str!("../../agents/package.json");
 const LOCK: &str = include_str!("../../agents/package-lock.json");
 
+/// Where Codex is, below `node_modules`.
+pub(crate) const CODEX: &str = "codex-native/vendor/x86_64-unknown-linux-musl/bin/codex";
+
 /// What must be there, below `node_modules`.
 const PROGRAMS: [&str; 4] = [
-    "codex-native/vendor/x86_64-unknown-linux-musl/bin/codex",
+    CODEX,
     "opencode-linux-x64/bin/opencode",
     "@zed-industries/codex-acp-linux-x64/bin/codex-acp",
     "@google/gemini-cli/bundle/gemini.js",
@@ -66,7 +69,7 @@ pub(super) fn fetch() -> Result<()> {
 }
 
 /// Returns where they are, or will be.
-pub(super) fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     whole(&cache()).join("node_modules")
 }
 

@@ -127,8 +127,14 @@ const CELLS: [Cell; 15] = [
             ("groundcrew-session::", ""),
             ("groundcrew-tests::it", "real_agents::"),
         ],
-        &["agents"],
-        &["crates/session/", "crates/cli/", "tests/", "xtask/agents/"],
+        &["agents", "docker"],
+        &[
+            "crates/session/",
+            "crates/cli/",
+            "crates/executor-docker/",
+            "tests/",
+            "xtask/agents/",
+        ],
     ),
     cell(
         "behaviours",

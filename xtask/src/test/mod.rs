@@ -1,6 +1,6 @@
 //! `cargo xtask test`: builds and runs every test, says what it left out and why, and writes down how each one ended.
 
-mod agents;
+pub(crate) mod agents;
 pub(crate) mod cells;
 pub(crate) mod engine;
 mod junit;
