@@ -81,6 +81,9 @@ enum Command {
         /// Also measure a repository of 30,000 files.
         #[arg(long)]
         full: bool,
+        /// Measure only what speaking to an agent costs.
+        #[arg(long, conflicts_with = "full")]
+        sessions: bool,
         /// How often each pair is measured.
         #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         iterations: u16,
@@ -113,6 +116,9 @@ enum Command {
     /// Write so many bytes to standard output, and end.
     #[command(hide = true)]
     BenchFlood { bytes: u64 },
+    /// Speak as the Codex app-server does, and say as many bytes as one is asked for.
+    #[command(hide = true)]
+    BenchPeer,
 }
 
 fn main() -> ExitCode {
@@ -135,6 +141,10 @@ fn run(command: Command, started: u64) -> Result<bool> {
     }
     if let Command::BenchFlood { bytes } = command {
         bench::streams::flood(bytes)?;
+        return Ok(true);
+    }
+    if let Command::BenchPeer = command {
+        bench::peer::serve()?;
         return Ok(true);
     }
     let metadata = Metadata::load()?;
@@ -167,9 +177,11 @@ fn run(command: Command, started: u64) -> Result<bool> {
             return Ok(summary.failed == 0);
         }
         Command::Behaviours { require } => behaviours::run(&metadata, require.as_deref())?,
-        Command::Bench { full, iterations } => {
-            bench::run(&metadata, full, usize::from(iterations))?;
-        }
+        Command::Bench {
+            full,
+            sessions,
+            iterations,
+        } => bench::run(&metadata, full, sessions, usize::from(iterations))?,
         Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
         Command::Soak { seed } => {
             soak::run(&metadata, seed)?;
@@ -180,7 +192,7 @@ fn run(command: Command, started: u64) -> Result<bool> {
         Command::Package => package::run(&metadata)?,
         Command::Supervisor => console::say(supervisor::build(&metadata)?.display().to_string()),
         Command::Ci => return Ok(ci::run(&metadata)),
-        Command::BenchAgent { .. } | Command::BenchFlood { .. } => {}
+        Command::BenchAgent { .. } | Command::BenchFlood { .. } | Command::BenchPeer => {}
     }
     Ok(true)
 }

@@ -250,6 +250,18 @@ impl Cmd {
         command.spawn().with_context(|| self.cannot_start())
     }
 
+    /// Starts it beside us with pipes to its stdin and from its stdout; its stderr is thrown away.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the program cannot be started.
+    pub(crate) fn start_talking(&self) -> Result<Child> {
+        let mut command = self.command()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null());
+        command.spawn().with_context(|| self.cannot_start())
+    }
+
     fn command(&self) -> Result<Command> {
         let mut command = Command::new(&self.program);
         command.args(&self.args);

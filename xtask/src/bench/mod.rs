@@ -7,8 +7,10 @@ pub(crate) mod clock;
 mod containers;
 mod ending;
 mod many;
+pub(crate) mod peer;
 mod place;
 mod sample;
+mod sessions;
 mod steps;
 pub(crate) mod streams;
 
@@ -43,13 +45,22 @@ pub(crate) fn agent(file: &Path, started: u64) -> Result<()> {
 /// # Errors
 ///
 /// Fails when a launch does, or something stays behind.
-pub(crate) fn run(metadata: &Metadata, full: bool, iterations: usize) -> Result<()> {
+pub(crate) fn run(
+    metadata: &Metadata,
+    full: bool,
+    only_sessions: bool,
+    iterations: usize,
+) -> Result<()> {
     Cmd::cargo(&metadata.workspace_root)
         .args(["build", "--release", "--package", "groundcrew"])
         .check()?;
     let place = Place::new(metadata.target_directory.join("release/groundcrew"))?;
     console::say(format!("in {}", place.path("").display()));
-    let measured = rows(&place, metadata, full, iterations);
+    let measured = if only_sessions {
+        sessions(&place, iterations)
+    } else {
+        rows(&place, metadata, full, iterations)
+    };
     // Whatever happened, nothing of the bench stays.
     let removed = place.remove();
     measured?;
@@ -86,9 +97,19 @@ fn rows(place: &Place, metadata: &Metadata, full: bool, iterations: usize) -> Re
         console::remark("SKIPPED: launches in containers; root and an engine are needed for them");
     }
     console::say(streams::stdout(place, iterations.div_ceil(3))?.to_string());
+    sessions(place, iterations)?;
     console::say(ending::stubborn(place, iterations.div_ceil(3))?.to_string());
     console::say(ending::large(place, iterations.div_ceil(3))?.to_string());
     console::say(many::idle(place)?.to_string());
+    Ok(())
+}
+
+/// Says what speaking to an agent through the command costs.
+fn sessions(place: &Place, iterations: usize) -> Result<()> {
+    for row in sessions::initialise(place, iterations)? {
+        console::say(row.to_string());
+    }
+    console::say(sessions::stream(place, iterations.div_ceil(3))?.to_string());
     Ok(())
 }
 
