@@ -50,7 +50,7 @@ enum Command {
     Tidy,
     /// Build and run every test; the last line counts them.
     Test {
-        /// What must not be skipped: git, cc, tmux, strace, `git_lfs`, docker, agents, bwrap, python3.
+        /// What must not be skipped: git, cc, tmux, strace, `git_lfs`, docker, agents, claude, bwrap, python3.
         #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
         require: Vec<String>,
         /// Run only tests whose name contains this.

@@ -5,7 +5,10 @@ use crate::ground::{path, text};
 
 /// Has an agent commit a file after it was asked for that, and say so.
 fn smoke(agent: &str, options: &[&str]) {
-    let place = Place::new();
+    smoke_in(&Place::new(), agent, options);
+}
+
+fn smoke_in(place: &Place, agent: &str, options: &[&str]) {
     let mut all = vec!["--approve", "always"];
     all.extend(options);
     let prompt = "do: ask echo made > made; git add made; git commit -qm made\ndo: say all is done";
@@ -30,6 +33,11 @@ fn needs_agents_opencode_writes_and_commits_and_ends() {
 #[test]
 fn needs_agents_the_bridge_that_ignores_the_end_of_its_input_writes_and_commits_and_ends() {
     smoke("codex-acp", &[]);
+}
+
+#[test]
+fn needs_agents_needs_claude_the_bridge_of_claude_writes_and_commits_and_ends() {
+    smoke_in(&Place::new().with_claude(), "claude", &[]);
 }
 
 #[test]

@@ -90,6 +90,20 @@ impl Place {
         program(&bin.join("gemini"), &script);
     }
 
+    /// Puts the bridge of Claude where the command finds it; a test that needs it says so in its name.
+    pub(super) fn with_claude(self) -> Self {
+        let modules = PathBuf::from(Ground::told("GROUNDCREW_TEST_CLAUDE"));
+        let bridge = modules.join("@agentclientprotocol/claude-agent-acp/dist/index.js");
+        let script = format!("#!/bin/sh\nexec node '{}' \"$@\"\n", bridge.display());
+        program(&self.root("bin").join("claude-agent-acp"), &script);
+        let home = self.root("home/.claude");
+        fs::create_dir_all(&home).unwrap();
+        // Else it asks a model, and not us, whether a command may be run.
+        let settings = json!({ "permissions": { "defaultMode": "default" } });
+        fs::write(home.join("settings.json"), settings.to_string()).unwrap();
+        self
+    }
+
     fn configure(&self) {
         let url = self.model.url();
         fs::create_dir(self.root("codex")).unwrap();
@@ -131,6 +145,9 @@ impl Place {
             .env("CODEX_API_KEY", "none")
             .env("GEMINI_API_KEY", "none")
             .env("GOOGLE_GEMINI_BASE_URL", self.model.url())
+            .env("ANTHROPIC_API_KEY", "none")
+            .env("ANTHROPIC_BASE_URL", self.model.url())
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .env("OPENCODE_CONFIG", self.root("opencode.json"))
             .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
             .env("GIT_AUTHOR_NAME", "agent")

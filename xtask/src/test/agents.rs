@@ -59,6 +59,30 @@ pub(super) fn lacks() -> Option<String> {
     }
 }
 
+/// Names the `node_modules` that somebody put Claude's bridge and its program into.
+const CLAUDE: &str = "GROUNDCREW_TEST_CLAUDE";
+
+/// What is put there; the program itself is not free, and not in the lock file.
+const CLAUDE_PACKAGES: [&str; 2] = [
+    "@agentclientprotocol/claude-agent-acp",
+    "@anthropic-ai/claude-agent-sdk-linux-x64",
+];
+
+/// Says what is missing to run Claude's bridge.
+pub(super) fn lacks_claude() -> Option<String> {
+    let advice = format!(
+        "its program is under the terms of its maker; to agree to them, install {} in a directory, and name its `node_modules` in {CLAUDE}",
+        CLAUDE_PACKAGES.join(" and "),
+    );
+    let Some(modules) = process::variable(CLAUDE).map(PathBuf::from) else {
+        return Some(advice);
+    };
+    let absent = CLAUDE_PACKAGES
+        .iter()
+        .any(|package| !modules.join(package).is_dir());
+    absent.then_some(advice)
+}
+
 /// Gets them, unless the cache has them.
 ///
 /// # Errors

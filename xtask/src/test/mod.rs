@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 /// Lists what may be required.
 pub(crate) fn known_needs() -> Vec<String> {
-    needs::names()
+    needs::of_all()
 }
 
 /// Builds and runs the tests; the results are on disk when it returns.

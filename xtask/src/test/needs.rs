@@ -29,7 +29,7 @@ pub(super) struct Need {
     fetch: fn() -> Result<()>,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 10] = [
     Need {
         name: "git",
         packages: &["git"],
@@ -87,6 +87,15 @@ const NEEDS: [Need; 9] = [
         lacks: agents::lacks,
         fetch: agents::fetch,
     },
+    // Nobody is made to agree to the terms of its maker: it is run where somebody put it.
+    Need {
+        name: "claude",
+        packages: &["nodejs", "npm"],
+        always: false,
+        whole: None,
+        lacks: agents::lacks_claude,
+        fetch: nothing,
+    },
     Need {
         name: "bwrap",
         packages: &["bubblewrap"],
@@ -118,6 +127,16 @@ impl Need {
             None => format!("test(/{}/)", self.marker()),
         }
     }
+}
+
+/// The one that nobody is made to have: it is under terms that somebody has to agree to.
+const BY_CHOICE: &str = "claude";
+
+/// Lists what a run of everything requires.
+pub(super) fn of_all() -> Vec<String> {
+    let mut all = names();
+    all.retain(|name| name != BY_CHOICE);
+    all
 }
 
 /// Lists the names for `--require`.
@@ -294,7 +313,7 @@ mod tests {
         let tmux = &NEEDS[2];
         assert!(is_needed(tmux, &["a::it m::needs_tmux_detach".into()]));
         assert!(!is_needed(tmux, &["a::it m::tmux_detach".into()]));
-        let bwrap = &NEEDS[7];
+        let bwrap = &NEEDS[8];
         assert!(is_needed(
             bwrap,
             &["example-executor-bwrap::conformance making::x".into()]
