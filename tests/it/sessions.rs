@@ -6,7 +6,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 use groundcrew_core::{
     command::Command,
     env::Environment,
-    executor::{Executor, InstanceSpec, Limits, Progress},
+    executor::{Executor as _, InstanceSpec, Limits, Progress},
     id::{AttemptId, ExecutorName, InstanceId, RunId, SessionId},
     process::Lease,
 };

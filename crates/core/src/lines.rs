@@ -4,8 +4,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::error::{Error, ErrorKind};
 
-/// The longest line that a protocol may send: 8 MiB.
-pub const MAX_LINE_LEN: usize = 8 * 1024 * 1024;
+/// The longest line that a protocol may send: 32 MiB, for what an agent said in pieces it says once more whole.
+pub const MAX_LINE_LEN: usize = 32 * 1024 * 1024;
 
 /// Collects bytes and gives out whole lines, without their line feed and a carriage return before it.
 #[derive(Debug)]

@@ -57,7 +57,7 @@ pub(crate) fn run(
     let place = Place::new(metadata.target_directory.join("release/groundcrew"))?;
     console::say(format!("in {}", place.path("").display()));
     let measured = if only_sessions {
-        sessions(&place, iterations)
+        sessions(&place, metadata, iterations)
     } else {
         rows(&place, metadata, full, iterations)
     };
@@ -97,7 +97,7 @@ fn rows(place: &Place, metadata: &Metadata, full: bool, iterations: usize) -> Re
         console::remark("SKIPPED: launches in containers; root and an engine are needed for them");
     }
     console::say(streams::stdout(place, iterations.div_ceil(3))?.to_string());
-    sessions(place, iterations)?;
+    sessions(place, metadata, iterations)?;
     console::say(ending::stubborn(place, iterations.div_ceil(3))?.to_string());
     console::say(ending::large(place, iterations.div_ceil(3))?.to_string());
     console::say(many::idle(place)?.to_string());
@@ -105,11 +105,13 @@ fn rows(place: &Place, metadata: &Metadata, full: bool, iterations: usize) -> Re
 }
 
 /// Says what speaking to an agent through the command costs.
-fn sessions(place: &Place, iterations: usize) -> Result<()> {
+fn sessions(place: &Place, metadata: &Metadata, iterations: usize) -> Result<()> {
     for row in sessions::initialise(place, iterations)? {
         console::say(row.to_string());
     }
-    console::say(sessions::stream(place, iterations.div_ceil(3))?.to_string());
+    for row in sessions::stream(place, metadata, iterations.div_ceil(3))? {
+        console::say(row.to_string());
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::console;
+use crate::metadata::Metadata;
 use crate::process::Cmd;
 use crate::test::agents;
 
@@ -22,11 +23,8 @@ const MUCH: usize = 10 << 20;
 /// The profile of our own agent; Codex has one in the command.
 const PROFILE: &str = "peer";
 
-/// A configuration whose model nobody serves: a turn fails at once.
-const CONFIG: &str = "model = \"none\"\nmodel_provider = \"none\"\ncheck_for_update_on_startup = false\n\
-    [analytics]\nenabled = false\n[model_providers.none]\nname = \"none\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
-    wire_api = \"responses\"\nrequires_openai_auth = false\nsupports_websockets = false\n\
-    request_max_retries = 0\nstream_max_retries = 0\n";
+/// Where nobody serves a model: a turn fails at once.
+const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// Measures from the start of an agent's program to its answer to `initialize`: of our own, and of Codex where it is.
 ///
@@ -34,44 +32,66 @@ const CONFIG: &str = "model = \"none\"\nmodel_provider = \"none\"\ncheck_for_upd
 ///
 /// Fails when an agent is not started, or does not answer.
 pub(super) fn initialise(place: &Place, iterations: usize) -> Result<Vec<Row>> {
-    let mut all = vec![Agent::own(place)?];
-    match Agent::codex(place)? {
-        Some(codex) => all.push(codex),
-        None => console::remark(
-            "SKIPPED: the start of Codex; `cargo xtask test --cell agents` fetches it",
-        ),
+    let agents = [Some(Agent::own(place)?), Agent::codex(place, NOWHERE)?];
+    if agents[1].is_none() {
+        console::remark("SKIPPED: the start of Codex; `cargo xtask test --cell agents` fetches it");
     }
-    all.iter()
+    let agents = agents.iter().flatten();
+    agents
         .map(|agent| agent.initialised(place, iterations))
         .collect()
 }
 
-/// Measures a turn from its beginning to its end; both ways read every message.
+/// Measures a turn from its beginning to its end; both ways read every message. Codex gets its words from a model of ours.
 ///
 /// # Errors
 ///
 /// Fails when the turn does, or something of it is lost.
-pub(super) fn stream(place: &Place, iterations: usize) -> Result<Row> {
-    let agent = Agent::own(place)?;
-    Row::measure(
-        format!("a turn of {} MiB of text, each piece an event", MUCH >> 20),
-        "the same program spoken to directly",
-        Target::Times(1.3),
-        iterations,
-        || {
-            let taken = through_us(&agent.run(place, &MUCH.to_string()))?;
-            place.clear_all()?;
-            Ok(taken)
-        },
-        || {
-            let mut talk = Talk::begin(&agent.direct())?;
-            talk.call("initialize", &json!({}))?;
-            talk.call("thread/start", &json!({}))?;
-            let taken = talk.turn(MUCH)?;
-            talk.end()?;
-            Ok(taken)
-        },
-    )
+pub(super) fn stream(place: &Place, metadata: &Metadata, iterations: usize) -> Result<Vec<Row>> {
+    let mut rows = vec![Agent::own(place)?.streamed(place, &MUCH.to_string(), iterations)?];
+    if Agent::codex(place, NOWHERE)?.is_none() {
+        console::remark("SKIPPED: a turn of Codex; `cargo xtask test --cell agents` fetches it");
+        return Ok(rows);
+    }
+    let model = Model::start(metadata)?;
+    if let Some(codex) = Agent::codex(place, &model.url)? {
+        rows.push(codex.streamed(place, &format!("do: flood {MUCH}"), iterations)?);
+    }
+    Ok(rows)
+}
+
+/// A model that runs until it is dropped.
+struct Model {
+    child: Child,
+    url: String,
+}
+
+impl Model {
+    fn start(metadata: &Metadata) -> Result<Self> {
+        let package = ["build", "--quiet", "--package", "groundcrew-tests"];
+        Cmd::cargo(&metadata.workspace_root)
+            .args(package)
+            .args(["--bin", "model-on-loopback"])
+            .check()?;
+        let program = metadata.target_directory.join("debug/model-on-loopback");
+        let mut child = Cmd::new(program).start_talking()?;
+        let mut url = String::new();
+        let output = child.stdout.take().context("there is no pipe to read")?;
+        let read = BufReader::new(output).read_line(&mut url);
+        read.context("the model does not say where it is")?;
+        Ok(Self {
+            child,
+            url: url.trim().to_owned(),
+        })
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.child.stdin.take());
+        drop(self.child.wait());
+    }
 }
 
 /// An agent that can be run both ways.
@@ -106,7 +126,7 @@ impl Agent {
     }
 
     /// Codex, from where the tests keep it.
-    fn codex(place: &Place) -> Result<Option<Self>> {
+    fn codex(place: &Place, model: &str) -> Result<Option<Self>> {
         let program = agents::directory().join(agents::CODEX);
         if !program.is_file() {
             return Ok(None);
@@ -116,7 +136,13 @@ impl Agent {
         for directory in [&bin, &home, &place.path("empty")] {
             fs::create_dir_all(directory).context("cannot make a directory")?;
         }
-        fs::write(home.join("config.toml"), CONFIG).context("cannot write a configuration")?;
+        let config = format!(
+            "model = \"none\"\nmodel_provider = \"none\"\ncheck_for_update_on_startup = false\n\
+             [analytics]\nenabled = false\n[model_providers.none]\nname = \"none\"\n\
+             base_url = \"{model}/v1\"\nwire_api = \"responses\"\nrequires_openai_auth = false\n\
+             supports_websockets = false\nrequest_max_retries = 0\nstream_max_retries = 0\n"
+        );
+        fs::write(home.join("config.toml"), config).context("cannot write a configuration")?;
         let link = bin.join("codex");
         if !link.exists() {
             std::os::unix::fs::symlink(&program, &link).context("cannot name Codex")?;
@@ -158,6 +184,34 @@ impl Agent {
         })
     }
 
+    fn streamed(&self, place: &Place, prompt: &str, iterations: usize) -> Result<Row> {
+        Row::measure(
+            format!(
+                "{}: a turn of {} MiB of text, each piece an event",
+                self.name,
+                MUCH >> 20
+            ),
+            "the same program spoken to directly",
+            Target::Times(1.3),
+            iterations,
+            || {
+                let taken = through_us(&self.run(place, prompt))?;
+                place.clear_all()?;
+                Ok(taken)
+            },
+            || {
+                let mut talk = Talk::begin(&self.direct())?;
+                talk.call("initialize", &who())?;
+                let cwd = place.path("outside");
+                let thread = json!({ "cwd": cwd, "approvalPolicy": "never" });
+                let opened = talk.call("thread/start", &thread)?;
+                let taken = talk.turn(&opened["thread"]["id"], prompt)?;
+                talk.end()?;
+                Ok(taken)
+            },
+        )
+    }
+
     fn initialised(&self, place: &Place, iterations: usize) -> Result<Row> {
         Row::measure(
             format!("{}: from its start to `initialize` answered", self.name),
@@ -183,6 +237,11 @@ impl Agent {
             },
         )
     }
+}
+
+/// Says who speaks.
+fn who() -> Value {
+    json!({ "clientInfo": { "name": "bench", "title": "bench", "version": "0" } })
 }
 
 /// Returns how long a step of a launch took.
@@ -256,16 +315,21 @@ impl Talk {
         serde_json::from_str(&line).context("what the agent said is no message")
     }
 
-    fn call(&mut self, method: &str, params: &Value) -> Result<()> {
+    fn call(&mut self, method: &str, params: &Value) -> Result<Value> {
         let id = self.say(method, params)?;
-        while self.hear()?["id"] != id {}
-        Ok(())
+        loop {
+            let mut heard = self.hear()?;
+            if heard["id"] == id {
+                return Ok(heard["result"].take());
+            }
+        }
     }
 
-    /// Has it say so many bytes, and measures that.
-    fn turn(&mut self, bytes: usize) -> Result<Duration> {
+    /// Has it say much, and measures that.
+    fn turn(&mut self, thread: &Value, prompt: &str) -> Result<Duration> {
         let begun = Instant::now();
-        let input = json!({ "input": [{ "type": "text", "text": bytes.to_string() }] });
+        let text = json!({ "type": "text", "text": prompt, "text_elements": [] });
+        let input = json!({ "threadId": thread, "input": [text] });
         self.say("turn/start", &input)?;
         let mut said = 0;
         loop {
@@ -281,7 +345,7 @@ impl Talk {
                 _ => {}
             }
         }
-        ensure!(said == bytes, "the agent said {said} bytes of {bytes}");
+        ensure!(said == MUCH, "the agent said {said} bytes of {MUCH}");
         Ok(begun.elapsed())
     }
 

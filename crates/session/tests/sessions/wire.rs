@@ -111,7 +111,7 @@ async fn four_lines_of_nonsense_are_borne_and_five_end_the_connection() {
 async fn an_endless_line_ends_the_connection_in_bounded_memory() {
     let desk = Desk::new();
     let process = desk.begin().await;
-    for _ in 0..9 {
+    for _ in 0..=groundcrew_session::MAX_LINE_LEN >> 20 {
         process.write(vec![b'x'; 1 << 20]);
     }
     let error = desk.event("disconnected", |event| match &event.kind {
