@@ -84,6 +84,9 @@ enum Command {
         /// Measure only what speaking to an agent costs.
         #[arg(long, conflicts_with = "full")]
         sessions: bool,
+        /// Measure this program, in place of one that is built for it.
+        #[arg(long, value_name = "PROGRAM")]
+        command: Option<PathBuf>,
         /// How often each pair is measured.
         #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         iterations: u16,
@@ -180,8 +183,16 @@ fn run(command: Command, started: u64) -> Result<bool> {
         Command::Bench {
             full,
             sessions,
+            command,
             iterations,
-        } => bench::run(&metadata, full, sessions, usize::from(iterations))?,
+        } => {
+            let rows = match (sessions, full) {
+                (true, _) => bench::Rows::Sessions,
+                (false, true) => bench::Rows::Full,
+                (false, false) => bench::Rows::Usual,
+            };
+            bench::run(&metadata, rows, command, usize::from(iterations))?;
+        }
         Command::Fuzz { cases } => fuzz::run(&metadata, cases)?,
         Command::Soak { seed } => {
             soak::run(&metadata, seed)?;

@@ -40,26 +40,44 @@ pub(crate) fn agent(file: &Path, started: u64) -> Result<()> {
     fs::write(file, started.to_string()).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Builds the command and measures it; what a target says is printed and fails nothing.
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// All but what takes long.
+    Usual,
+    /// All.
+    Full,
+    /// What speaking to an agent costs.
+    Sessions,
+}
+
+/// Builds the command, unless one is named, and measures it; what a target says is printed and fails nothing.
 ///
 /// # Errors
 ///
 /// Fails when a launch does, or something stays behind.
 pub(crate) fn run(
     metadata: &Metadata,
-    full: bool,
-    only_sessions: bool,
+    which: Rows,
+    command: Option<PathBuf>,
     iterations: usize,
 ) -> Result<()> {
-    Cmd::cargo(&metadata.workspace_root)
-        .args(["build", "--release", "--package", "groundcrew"])
-        .check()?;
-    let place = Place::new(metadata.target_directory.join("release/groundcrew"))?;
+    let command = match command {
+        Some(command) => command
+            .canonicalize()
+            .context("cannot find the program that is to be measured")?,
+        None => {
+            Cmd::cargo(&metadata.workspace_root)
+                .args(["build", "--release", "--package", "groundcrew"])
+                .check()?;
+            metadata.target_directory.join("release/groundcrew")
+        }
+    };
+    let place = Place::new(command)?;
     console::say(format!("in {}", place.path("").display()));
-    let measured = if only_sessions {
-        sessions(&place, metadata, iterations)
-    } else {
-        rows(&place, metadata, full, iterations)
+    let measured = match which {
+        Rows::Sessions => sessions(&place, metadata, iterations),
+        Rows::Usual | Rows::Full => rows(&place, metadata, which == Rows::Full, iterations),
     };
     // Whatever happened, nothing of the bench stays.
     let removed = place.remove();
@@ -106,13 +124,9 @@ fn rows(place: &Place, metadata: &Metadata, full: bool, iterations: usize) -> Re
 
 /// Says what speaking to an agent through the command costs.
 fn sessions(place: &Place, metadata: &Metadata, iterations: usize) -> Result<()> {
-    for row in sessions::initialise(place, iterations)? {
+    sessions::rows(place, metadata, iterations, |row| {
         console::say(row.to_string());
-    }
-    for row in sessions::stream(place, metadata, iterations.div_ceil(3))? {
-        console::say(row.to_string());
-    }
-    Ok(())
+    })
 }
 
 fn local(place: &Place, iterations: usize) -> Result<Row> {

@@ -23,41 +23,31 @@ const MUCH: usize = 10 << 20;
 /// The profile of our own agent; Codex has one in the command.
 const PROFILE: &str = "peer";
 
-/// Where nobody serves a model: a turn fails at once.
-const NOWHERE: &str = "http://127.0.0.1:9";
-
-/// Measures from the start of an agent's program to its answer to `initialize`: of our own, and of Codex where it is.
+/// Measures both with our own agent, and with Codex where it is, which gets its words from a model of ours: from the start of
+/// the program to its answer to `initialize`, and a turn from its beginning to its end.
 ///
 /// # Errors
 ///
-/// Fails when an agent is not started, or does not answer.
-pub(super) fn initialise(place: &Place, iterations: usize) -> Result<Vec<Row>> {
-    let agents = [Some(Agent::own(place)?), Agent::codex(place, NOWHERE)?];
-    if agents[1].is_none() {
-        console::remark("SKIPPED: the start of Codex; `cargo xtask test --cell agents` fetches it");
-    }
-    let agents = agents.iter().flatten();
-    agents
-        .map(|agent| agent.initialised(place, iterations))
-        .collect()
-}
-
-/// Measures a turn from its beginning to its end; both ways read every message. Codex gets its words from a model of ours.
-///
-/// # Errors
-///
-/// Fails when the turn does, or something of it is lost.
-pub(super) fn stream(place: &Place, metadata: &Metadata, iterations: usize) -> Result<Vec<Row>> {
-    let mut rows = vec![Agent::own(place)?.streamed(place, &MUCH.to_string(), iterations)?];
-    if Agent::codex(place, NOWHERE)?.is_none() {
-        console::remark("SKIPPED: a turn of Codex; `cargo xtask test --cell agents` fetches it");
-        return Ok(rows);
+/// Fails when an agent is not started or does not answer, or something of a turn is lost.
+pub(super) fn rows(
+    place: &Place,
+    metadata: &Metadata,
+    iterations: usize,
+    mut tell: impl FnMut(Row),
+) -> Result<()> {
+    let mut measure = |agent: &Agent| {
+        tell(agent.initialised(place, iterations)?);
+        tell(agent.streamed(place, iterations.div_ceil(3))?);
+        Ok(())
+    };
+    measure(&Agent::own(place)?)?;
+    let program = agents::directory().join(agents::CODEX);
+    if !program.is_file() {
+        console::remark("SKIPPED: Codex spoken to; `cargo xtask test --cell agents` fetches it");
+        return Ok(());
     }
     let model = Model::start(metadata)?;
-    if let Some(codex) = Agent::codex(place, &model.url)? {
-        rows.push(codex.streamed(place, &format!("do: flood {MUCH}"), iterations)?);
-    }
-    Ok(rows)
+    measure(&Agent::codex(place, program, &model.url)?)
 }
 
 /// A model that runs until it is dropped.
@@ -100,6 +90,8 @@ struct Agent {
     profile: &'static str,
     argv: Vec<PathBuf>,
     variables: Vec<(&'static str, PathBuf)>,
+    /// What it is told to say little, and to say much.
+    prompts: [String; 2],
 }
 
 impl Agent {
@@ -122,15 +114,12 @@ impl Agent {
             profile: PROFILE,
             argv: vec![program, "bench-peer".into()],
             variables: vec![("XDG_CONFIG_HOME", config)],
+            prompts: ["0".to_owned(), MUCH.to_string()],
         })
     }
 
-    /// Codex, from where the tests keep it.
-    fn codex(place: &Place, model: &str) -> Result<Option<Self>> {
-        let program = agents::directory().join(agents::CODEX);
-        if !program.is_file() {
-            return Ok(None);
-        }
+    /// Codex, with a model.
+    fn codex(place: &Place, program: PathBuf, model: &str) -> Result<Self> {
         let bin = place.path("bin");
         let home = place.path("codex");
         for directory in [&bin, &home, &place.path("empty")] {
@@ -149,7 +138,7 @@ impl Agent {
         }
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
-        Ok(Some(Self {
+        Ok(Self {
             name: "Codex",
             profile: "codex",
             argv: vec![program, "app-server".into()],
@@ -161,7 +150,8 @@ impl Agent {
                 ("LOG_FORMAT", "json".into()),
                 ("RUST_LOG", "codex_app_server=info,codex_core=info".into()),
             ],
-        }))
+            prompts: ["do: say little".to_owned(), format!("do: flood {MUCH}")],
+        })
     }
 
     fn direct(&self) -> Cmd {
@@ -184,7 +174,8 @@ impl Agent {
         })
     }
 
-    fn streamed(&self, place: &Place, prompt: &str, iterations: usize) -> Result<Row> {
+    fn streamed(&self, place: &Place, iterations: usize) -> Result<Row> {
+        let [_, prompt] = &self.prompts;
         Row::measure(
             format!(
                 "{}: a turn of {} MiB of text, each piece an event",
@@ -219,9 +210,9 @@ impl Agent {
             Target::OnTop(Duration::from_millis(10)),
             iterations,
             || {
-                // Whatever comes of the turn: the step is over before it.
-                let ran = self.run(place, "0").output()?;
-                let taken = step(&ran.stdout, "start")?;
+                let [prompt, _] = &self.prompts;
+                let printed = self.run(place, prompt).read()?;
+                let taken = step(&printed, "start")?;
                 place.clear_all()?;
                 Ok(taken)
             },
