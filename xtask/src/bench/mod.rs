@@ -62,16 +62,15 @@ pub(crate) fn run(
     command: Option<PathBuf>,
     iterations: usize,
 ) -> Result<()> {
-    let command = match command {
-        Some(command) => command
+    let command = if let Some(command) = command {
+        command
             .canonicalize()
-            .context("cannot find the program that is to be measured")?,
-        None => {
-            Cmd::cargo(&metadata.workspace_root)
-                .args(["build", "--release", "--package", "groundcrew"])
-                .check()?;
-            metadata.target_directory.join("release/groundcrew")
-        }
+            .context("cannot find the program that is to be measured")?
+    } else {
+        Cmd::cargo(&metadata.workspace_root)
+            .args(["build", "--release", "--package", "groundcrew"])
+            .check()?;
+        metadata.target_directory.join("release/groundcrew")
     };
     let place = Place::new(command)?;
     console::say(format!("in {}", place.path("").display()));
