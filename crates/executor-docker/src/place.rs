@@ -219,7 +219,25 @@ impl Root {
         Ok(None)
     }
 
-    /// Lists the instances that have a directory, with those that are only partly there.
+    /// Lists the instances that have a directory and are not certainly another installation's.
+    pub(crate) fn list_of(&self, install: &InstallId) -> Result<Vec<InstanceId>, Error> {
+        let mut ids = self.list()?;
+        let mut failed = None;
+        ids.retain(|id| match self.find(id) {
+            Ok(Some(place)) => place.check_owner(id, install).is_ok(),
+            // Removed meanwhile.
+            Ok(None) => false,
+            // Whose it is cannot be read: it is not forgotten for that.
+            Err(error) if error.kind() == ErrorKind::Corrupt => true,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(ids), Err)
+    }
+
+    /// Lists the instances that have a directory, with those that are only partly there, whosever they are.
     pub(crate) fn list(&self) -> Result<Vec<InstanceId>, Error> {
         let Some(root) = self.open()? else {
             return Ok(Vec::new());
@@ -426,17 +444,24 @@ impl Place {
         if self.trashed {
             return Ok(());
         }
-        rustix::fs::renameat_with(
+        let renamed = rustix::fs::renameat_with(
             &self.root,
             id.as_str(),
             &self.root,
             trash_name(id),
             RenameFlags::NOREPLACE,
-        )
-        .map_err(failed(
-            "failed to set the directory of a container aside",
-            &self.path,
-        ))?;
+        );
+        match renamed {
+            // Another removal set it aside just now, or is over already; it is gone on with what that one leaves.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => {
+                let failed = failed(
+                    "failed to set the directory of a container aside",
+                    &self.path,
+                );
+                return Err(failed(errno));
+            }
+        }
         self.trashed = true;
         self.path = self.path.with_file_name(trash_name(id));
         Ok(())
@@ -444,9 +469,12 @@ impl Place {
 
     /// Removes it, once it was set aside; who made it is forgotten last.
     pub(crate) fn remove(&self, id: &InstanceId) -> Result<(), Error> {
-        let fail = || failed("failed to remove the directory of a container", &self.path);
-        groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail())?;
-        groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail())
+        let fail = |e| {
+            Error::io("failed to remove the directory of a container", e)
+                .with("path", self.path.display())
+        };
+        groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail)?;
+        groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail)
     }
 }
 
@@ -457,7 +485,7 @@ pub(crate) fn fresh(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
         Ok(()) => open(),
         Err(Errno::EXIST) => {
             let there = open()?;
-            groundcrew_supervisor::clear_tree(there.as_fd())?;
+            tree::clear(&there)?;
             Ok(there)
         }
         Err(errno) => Err(errno),
@@ -571,6 +599,11 @@ mod tests {
         assert_eq!(root.list().unwrap(), std::slice::from_ref(&id));
         let other = InstallId::generate().unwrap();
         assert!(found.check_owner(&id, &other).is_err());
+        assert_eq!(root.list_of(&install).unwrap(), std::slice::from_ref(&id));
+        assert!(root.list_of(&other).unwrap().is_empty());
+        // Another removal looked when the directory had its own name still.
+        place.trashed = false;
+        place.set_aside(&id).unwrap();
         found.remove(&id).unwrap();
         assert!(root.find(&id).unwrap().is_none());
         assert!(root.list().unwrap().is_empty());

@@ -64,6 +64,7 @@ pub struct AgentUse {
 
 /// Where the command is going to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Host {
     /// On this machine.
     Here {
@@ -87,6 +88,7 @@ pub struct AgentCommand<'a> {
 
 /// The commands of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BuiltCommand {
     /// The command that starts it.
     pub start: Command,
@@ -104,6 +106,7 @@ pub struct BuiltCommand {
 
 /// A flag that cannot be split in words, and is left out alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DroppedFlag {
     /// The profile.
     pub profile: ProfileName,
