@@ -37,10 +37,9 @@ use rustix::{
     fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, RenameFlags, Uid},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::options::Control;
+use crate::{owner::Owner, tree};
 
 /// The part of the directory that the container sees.
 pub(crate) const CONTROL: &str = "control";
@@ -49,7 +48,6 @@ const OWNER: &str = "owner.json";
 const CREATING: &str = "creating";
 /// Written down when the image wants volumes.
 pub(crate) const VOLUMES: &str = "image-volumes";
-const VERSION: u32 = 1;
 
 /// What the name of a directory begins with that is being removed; no id begins so.
 const TRASH: &str = ".trash-";
@@ -58,27 +56,6 @@ const OPEN_DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::RDONLY)
     .union(OFlags::CLOEXEC);
-
-/// Who made an instance, and how it is reached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
-    version: u32,
-    pub(crate) install: InstallId,
-    pub(crate) instance: InstanceId,
-    /// Whether the supervisor is reached by a bridge in the container.
-    pub(crate) exec: bool,
-}
-
-impl Owner {
-    pub(crate) fn new(install: &InstallId, instance: &InstanceId, control: Control) -> Self {
-        Self {
-            version: VERSION,
-            install: install.clone(),
-            instance: instance.clone(),
-            exec: control == Control::Exec,
-        }
-    }
-}
 
 /// The directory that holds those of all instances.
 #[derive(Clone, Debug)]
@@ -282,19 +259,9 @@ impl Place {
         if text.is_empty() {
             return Ok(None);
         }
-        let corrupt = || {
-            Error::new(
-                ErrorKind::Corrupt,
-                "what tells who owns a container cannot be understood",
-            )
-            .with("path", self.path.join(OWNER).display())
-        };
-        let owner: Owner = serde_json::from_slice(&text).map_err(|e| corrupt().with_source(e))?;
-        if owner.version == VERSION {
-            Ok(Some(owner))
-        } else {
-            Err(corrupt().with("version", owner.version))
-        }
+        Owner::read(&text)
+            .map(Some)
+            .map_err(|why| why.with("path", self.path.join(OWNER).display()))
     }
 
     fn write(&self, name: &str, text: &[u8]) -> Result<(), Error> {
@@ -541,6 +508,7 @@ pub(crate) fn create_logs(logs: &Path, user: (u32, u32)) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Control;
 
     #[test]
     fn f104_how_long_ago_the_engine_was_asked_is_told_by_a_clock_that_all_share() {

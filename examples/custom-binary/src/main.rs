@@ -5,7 +5,13 @@
     reason = "it talks to people"
 )]
 
-use std::{env, fs, io, io::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    fs, io,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -18,7 +24,7 @@ use groundcrew_core::{
     event::{Event, EventSink},
     executor::Executor,
     id::{ExecutorName, SessionId, TaskId},
-    process::{Frame, FrameKind, Offset},
+    process::{ExitStatus, Frame, FrameKind, Offset},
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     session_directory::{SessionDirectory, SessionState},
@@ -124,7 +130,7 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Everything that it is made of.
-fn launcher(home: PathBuf) -> Result<Launcher> {
+fn launcher(home: &Path) -> Result<Launcher> {
     let state = StateDirectory::open(&home.join("state"))?;
     let (name, install) = (ExecutorName::new("local")?, state.install().clone());
     let bwrap = BwrapExecutor::new(BwrapConfig::new(home.join("bwrap"), install.clone())?);
@@ -143,7 +149,7 @@ fn launcher(home: PathBuf) -> Result<Launcher> {
 }
 
 async fn work(arguments: Arguments) -> Result<ExitCode> {
-    let crew = launcher(std::path::absolute(arguments.home)?)?;
+    let crew = launcher(&std::path::absolute(arguments.home)?)?;
     // What a program that was killed left is taken away first.
     crew.recover().await?;
     match arguments.verb {
@@ -181,7 +187,7 @@ async fn work(arguments: Arguments) -> Result<ExitCode> {
 }
 
 fn request(executor: ExecutorName, command: Vec<String>) -> Result<LaunchRequest> {
-    let path = env::current_dir()?;
+    let path = std::path::absolute(".")?;
     let agent = Mode::Agent(AgentSpec::new(Command::new(command)?));
     let mut request = LaunchRequest::new(executor, WorkspaceRequest::InPlace { path }, agent);
     let (path, api, tier) = (Key::new("PATH")?, Key::new("API_KEY")?, Tier::Request);
@@ -196,7 +202,7 @@ async fn launch(crew: &Launcher, request: LaunchRequest) -> Result<ExitCode> {
     let launched = crew.launch(crew.plan(request).await?).wait().await?;
     let settled = crew.follow(&launched.record, Offset(0), show).await?;
     crew.shutdown().await;
-    let code = settled.record.exit.map_or(1, |exit| exit.shell_code());
+    let code = settled.record.exit.map_or(1, ExitStatus::shell_code);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 

@@ -129,11 +129,11 @@ impl Machine {
         let locks = self.locks.process();
         let directory = Arc::new(Directory::default());
         let secrets = Arc::new(Secrets::default());
-        let faulty = FaultyStore::new(Arc::new(self.store.clone()), &store);
+        let rows = FaultyStore::new(Arc::new(self.store.clone()), &store);
         let mut parts = Parts::new(
             self.world.install().clone(),
             registry,
-            Arc::new(faulty),
+            Arc::new(rows),
             Arc::new(locks.clone()),
         );
         parts.profiles = Arc::new(self.profiles.clone());
