@@ -106,7 +106,7 @@ mod tests {
     fn a_link_in_the_place_of_a_socket_is_not_followed() {
         let root = tempfile::tempdir().unwrap();
         let (own, link) = (root.path().join("own"), root.path().join("link"));
-        let _listener = std::os::unix::net::UnixListener::bind(&own).unwrap();
+        let _listener = UnixListener::bind(&own).unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
         connect_blocking(&own).unwrap();
         let error = connect_blocking(&link).unwrap_err();
