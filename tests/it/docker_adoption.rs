@@ -4,14 +4,13 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use groundcrew_core::{
-    CloseOptions, Launcher, Parts, Policy, Registration, Registry,
+    CloseOptions, Launcher, Parts, Registration, Registry,
     checkpoint::Checkpoints,
     command::Command,
     executor::Executor as _,
     id::{ExecutorName, SessionId, TaskId},
     identity::Presence,
     process::Lease,
-    profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     store::StateStore as _,
     workspace::WorkspaceRequest,
@@ -23,7 +22,7 @@ use groundcrew_testkit::faulty::{FaultPlan, Faulty};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::ground::{Engine, Ground, IMAGE, NoSecrets, text, until};
+use crate::ground::{Engine, Ground, IMAGE, text, until};
 
 const STAYS: &str = "echo begun; exec sleep 600";
 
@@ -130,39 +129,26 @@ impl Place {
     }
 
     fn executor(&self) -> DockerExecutor {
-        DockerExecutor::new(DockerConfig {
-            name: ExecutorName::new("docker").unwrap(),
-            endpoint: self.endpoint.clone(),
-            containers: self.state.instances().with_file_name("containers"),
-            logs: self.state.logs(),
-            install: self.state.install().clone(),
-            supervisor: vec![Ground::told("GROUNDCREW_TEST_SUPERVISOR").into()],
-            patience: Duration::from_mins(1),
-        })
+        let name = ExecutorName::new("docker").unwrap();
+        let install = self.state.install().clone();
+        let mut config = DockerConfig::new(name, self.state.home(), install);
+        config.endpoint.clone_from(&self.endpoint);
+        config.supervisor = vec![Ground::told("GROUNDCREW_TEST_SUPERVISOR").into()];
+        DockerExecutor::new(config)
     }
 
     fn controller(&self, checkpoints: Arc<dyn Checkpoints>) -> Launcher {
         let mut registry = Registry::new();
         registry
-            .register(Registration {
-                name: ExecutorName::new("docker").unwrap(),
-                executor: Arc::new(self.executor()),
-                preparers: vec![Arc::new(InPlacePreparer::new().unwrap())],
-            })
+            .register(Registration::new(
+                Arc::new(self.executor()),
+                vec![Arc::new(InPlacePreparer::new().unwrap())],
+            ))
             .unwrap();
-        Launcher::new(Parts {
-            install: self.state.install().clone(),
-            registry,
-            store: self.state.store(),
-            locks: self.state.locks(),
-            secrets: Arc::new(NoSecrets),
-            runtime_secrets: Arc::new(()),
-            profiles: Arc::new(MemoryProfiles::default()),
-            directory: Arc::new(()),
-            events: Arc::new(()),
-            checkpoints,
-            policy: Policy::default(),
-        })
+        let (install, state) = (self.state.install().clone(), &self.state);
+        let mut parts = Parts::new(install, registry, state.store(), state.locks());
+        parts.checkpoints = checkpoints;
+        Launcher::new(parts)
     }
 
     fn request(&self, mode: Mode) -> LaunchRequest {

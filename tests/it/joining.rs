@@ -4,15 +4,13 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use groundcrew_core::{
-    CloseOptions, CloseOutcome, Launcher, MaintenanceOptions, Parts, Policy, Registration,
-    Registry,
+    CloseOptions, CloseOutcome, Launcher, MaintenanceOptions, Parts, Registration, Registry,
     checkpoint::Checkpoints,
     command::Command,
     env::{Definition, Key, Tier},
     error::ErrorKind,
     id::{ExecutorName, SessionId, ShareKey, TaskId},
     process::Lease,
-    profile::MemoryProfiles,
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     store::{RunRecord, RunState, StateStore as _},
     workspace::WorkspaceRequest,
@@ -23,7 +21,7 @@ use groundcrew_state::StateDirectory;
 use groundcrew_supervisor::SupervisorSource;
 use groundcrew_testkit::faulty::{FaultPlan, Faulty};
 
-use crate::ground::{NoSecrets, until};
+use crate::ground::until;
 
 /// A state directory and a workspace beside it.
 struct Place {
@@ -50,37 +48,22 @@ impl Place {
     /// Another controller on the same state.
     fn controller(&self, checkpoints: Arc<dyn Checkpoints>) -> Launcher {
         let name = ExecutorName::new("local").unwrap();
-        let executor = LocalExecutor::new(LocalConfig {
-            name: name.clone(),
-            instances: self.state.instances(),
-            logs: self.state.logs(),
-            install: self.state.install().clone(),
-            supervisor: SupervisorSource::Path(env!("CARGO_BIN_EXE_groundcrew-under-test").into()),
-        });
+        let mut config = LocalConfig::new(name, self.state.home(), self.state.install().clone());
+        config.supervisor =
+            SupervisorSource::Path(env!("CARGO_BIN_EXE_groundcrew-under-test").into());
+        let executor = LocalExecutor::new(config);
         let mut registry = Registry::new();
         registry
-            .register(Registration {
-                name,
-                executor: Arc::new(executor),
-                preparers: vec![Arc::new(InPlacePreparer::new().unwrap())],
-            })
+            .register(Registration::new(
+                Arc::new(executor),
+                vec![Arc::new(InPlacePreparer::new().unwrap())],
+            ))
             .unwrap();
-        Launcher::new(Parts {
-            install: self.state.install().clone(),
-            registry,
-            store: self.state.store(),
-            locks: self.state.locks(),
-            secrets: Arc::new(NoSecrets),
-            runtime_secrets: Arc::new(()),
-            profiles: Arc::new(MemoryProfiles::default()),
-            directory: Arc::new(()),
-            events: Arc::new(()),
-            checkpoints,
-            policy: Policy {
-                after_cancel: Duration::from_millis(100),
-                ..Policy::default()
-            },
-        })
+        let (install, state) = (self.state.install().clone(), &self.state);
+        let mut parts = Parts::new(install, registry, state.store(), state.locks());
+        parts.checkpoints = checkpoints;
+        parts.policy.after_cancel = Duration::from_millis(100);
+        Launcher::new(parts)
     }
 
     fn healthy(&self) -> Launcher {

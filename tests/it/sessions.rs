@@ -59,14 +59,13 @@ impl Place {
     async fn new() -> Self {
         let ground = Ground::new();
         let agent = Command::new([ground.script("stubborn", AGENT).into_os_string()]).unwrap();
-        let state = StateDirectory::open(&ground.root().join("library")).unwrap();
-        let executor = LocalExecutor::new(LocalConfig {
-            name: ExecutorName::new("local").unwrap(),
-            instances: state.instances(),
-            logs: state.logs(),
-            install: state.install().clone(),
-            supervisor: SupervisorSource::Path(env!("CARGO_BIN_EXE_groundcrew-under-test").into()),
-        });
+        let home = ground.root().join("library");
+        let state = StateDirectory::open(&home).unwrap();
+        let name = ExecutorName::new("local").unwrap();
+        let mut config = LocalConfig::new(name, &home, state.install().clone());
+        config.supervisor =
+            SupervisorSource::Path(env!("CARGO_BIN_EXE_groundcrew-under-test").into());
+        let executor = LocalExecutor::new(config);
         let instance = AttemptId::generate().unwrap().instance();
         let spec = InstanceSpec {
             install: state.install().clone(),

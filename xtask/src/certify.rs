@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use toml::{Table, Value};
 
-use crate::{console, metadata::Metadata, process::Cmd};
+use crate::{console, metadata::Metadata, process::Cmd, profile};
 
 const EXAMPLE: &str = "examples/executor-bwrap";
 
@@ -33,10 +33,7 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
         .directory(checkout.path())
         .args(["test", "--test", "conformance", "--", "--report"])
         .arg(&report)
-        .variable(
-            "CARGO_TARGET_DIR",
-            metadata.target_directory.join("certify"),
-        )
+        .variable("CARGO_TARGET_DIR", &metadata.target_directory)
         .status()?;
     ensure!(status.success(), "the example does not certify: {status}");
     let text = fs::read(&report).context("there is no report")?;
@@ -108,6 +105,8 @@ fn standalone(root: &Path, manifest: &Path) -> Result<String> {
             *value = written.into();
         }
     }
+    // What is foreign is built the same way, and so only once.
+    own.insert("profile".to_owned(), profile::development(root)?);
     // A workspace of its own, wherever it lies.
     own.insert("workspace".to_owned(), Table::new().into());
     Ok(toml::to_string(&own)?)

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::test::Options;
-use crate::{behaviours, console, endurance, fuzz, gates, package, test, tidy};
+use crate::{behaviours, certify, console, endurance, fuzz, gates, package, test, tidy};
 
 /// A gate that has been passed, or not.
 struct Stage {
@@ -36,6 +36,7 @@ pub(crate) fn run(metadata: &Metadata) -> bool {
             anyhow::ensure!(counted.failed == 0, "{counted}");
             Ok(())
         }),
+        stage("certify", || certify::run(metadata)),
         stage("endurance", || {
             endurance::run(metadata, endurance::Size::Gate)
         }),

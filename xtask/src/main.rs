@@ -8,16 +8,20 @@ mod certify;
 mod ci;
 mod console;
 mod endurance;
+mod features;
 mod fuzz;
 mod gates;
 mod metadata;
 mod mutate;
 mod package;
 mod process;
+mod profile;
+mod semver;
 mod soak;
 mod supervisor;
 mod test;
 mod tidy;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,8 +72,16 @@ enum Command {
     },
     /// Certify the example executor in a clean copy outside of the workspace; writes its report.
     Certify,
-    /// Check that every crate can be packaged.
+    /// Make the package of every crate, and build each from its package alone.
     Package,
+    /// Check that every crate compiles alone, with each of its features, with none and with all; cargo-hack does it.
+    Features,
+    /// Tell what changed in the public API of the libraries; cargo-semver-checks does it.
+    Semver {
+        /// The commit to compare with.
+        #[arg(long, default_value = "HEAD^", value_name = "COMMIT")]
+        since: String,
+    },
     /// Check that every promised behaviour has tests that passed.
     Behaviours {
         /// Behaviours that must hold, such as K1-K7,C05.
@@ -201,6 +213,8 @@ fn run(command: Command, started: u64) -> Result<bool> {
         Command::Mutate { filter } => mutate::run(&metadata, &filter)?,
         Command::Certify => certify::run(&metadata)?,
         Command::Package => package::run(&metadata)?,
+        Command::Features => features::run(&metadata)?,
+        Command::Semver { since } => semver::run(&metadata, &since)?,
         Command::Supervisor => console::say(supervisor::build(&metadata)?.display().to_string()),
         Command::Ci => return Ok(ci::run(&metadata)),
         Command::BenchAgent { .. } | Command::BenchFlood { .. } | Command::BenchPeer => {}

@@ -101,6 +101,13 @@ impl Metadata {
             .filter(|package| self.workspace_members.contains(&package.id))
     }
 
+    /// Lists the packages that others depend on: all below `crates`.
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+        let crates = self.workspace_root.join("crates");
+        self.members()
+            .filter(move |package| package.directory().starts_with(&crates))
+    }
+
     /// Maps ids to packages.
     pub(crate) fn by_id(&self) -> BTreeMap<&str, &Package> {
         self.packages
@@ -116,6 +123,12 @@ impl Metadata {
 }
 
 impl Package {
+    /// Whether others can link it.
+    pub(crate) fn is_library(&self) -> bool {
+        let kinds = |target: &Target| target.kind.iter().any(|kind| kind == "lib");
+        self.targets.iter().any(kinds)
+    }
+
     /// Returns the directory of the package.
     pub(crate) fn directory(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(&self.manifest_path)

@@ -9,7 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::{console, metadata::Metadata, process::Cmd};
+use crate::{
+    console,
+    metadata::Metadata,
+    process::Cmd,
+    supervisor,
+    test::engine::{Engine, SUPERVISOR},
+};
 
 /// Where the mutations are written, below the root of the workspace.
 const FILE: &str = "tests/mutations.toml";
@@ -34,6 +40,9 @@ struct Mutation {
     package: String,
     test: String,
     red: Vec<String>,
+    /// Whether the tests need the engine for containers, and a supervisor that has the mutation as well.
+    #[serde(default)]
+    engine: bool,
 }
 
 /// Applies each mutation whose name contains `filter`, alone, and runs its tests.
@@ -54,7 +63,10 @@ pub(crate) fn run(metadata: &Metadata, filter: &str) -> Result<()> {
         .collect();
     ensure!(!chosen.is_empty(), "no mutation has a name with {filter:?}");
     let scratch = metadata.target_directory.join("mutate");
-    let copy = Copy::make(root, &scratch)?;
+    let mut copy = Copy::make(root, &scratch)?;
+    if chosen.iter().any(|mutation| mutation.engine) {
+        copy.engine = Some(Engine::start(metadata)?);
+    }
     for mutation in &chosen {
         let red = copy.failing(mutation).context("without a mutation")?;
         ensure!(red.is_empty(), "{}: red without it: {red:?}", mutation.name);
@@ -99,6 +111,7 @@ pub(crate) fn run(metadata: &Metadata, filter: &str) -> Result<()> {
 struct Copy {
     sources: PathBuf,
     target: PathBuf,
+    engine: Option<Engine>,
 }
 
 impl Copy {
@@ -134,6 +147,7 @@ impl Copy {
         Ok(Self {
             sources,
             target: scratch.join("target"),
+            engine: None,
         })
     }
 
@@ -155,15 +169,28 @@ impl Copy {
         red
     }
 
+    /// Returns what the tests of a mutation are told; the supervisor of containers is built from the copy.
+    fn told(&self, mutation: &Mutation) -> Result<Vec<(&'static str, String)>> {
+        let Some(engine) = self.engine.as_ref().filter(|_| mutation.engine) else {
+            return Ok(Vec::new());
+        };
+        let supervisor = supervisor::build_at(&self.sources, &self.target)?;
+        let mut told = engine.variables().to_vec();
+        told.push((SUPERVISOR, supervisor.display().to_string()));
+        Ok(told)
+    }
+
     /// Runs the tests of a mutation; returns those that failed. What does not build tells nothing and is an error.
     fn failing(&self, mutation: &Mutation) -> Result<BTreeSet<String>> {
+        let told = self.told(mutation)?;
         let here = |cmd: Cmd, tail: &[&str]| {
+            let told = told.iter();
+            let cmd = told.fold(cmd, |cmd, (name, value)| cmd.variable(name, value));
             cmd.directory(&self.sources)
                 .args(["test", "-p", &mutation.package, "--test", &mutation.test])
                 .args(tail)
                 .variable("CARGO_TARGET_DIR", &self.target)
                 .variable("CARGO_INCREMENTAL", "0")
-                .variable("RUSTFLAGS", "-Awarnings")
                 .variable("RUST_BACKTRACE", "0")
         };
         let built = here(Cmd::cargo(&self.sources), &["--no-run"]).output()?;

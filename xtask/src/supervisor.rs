@@ -1,6 +1,6 @@
 //! `cargo xtask supervisor`: the supervisor for containers, linked into one static file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -18,9 +18,18 @@ const DIRECTORY: &str = "supervisor";
 ///
 /// Fails when the build does.
 pub(crate) fn build(metadata: &Metadata) -> Result<PathBuf> {
+    build_at(&metadata.workspace_root, &metadata.target_directory)
+}
+
+/// The same of the workspace at `root`, with the directory of all its builds.
+///
+/// # Errors
+///
+/// Fails when the build does.
+pub(crate) fn build_at(root: &Path, builds: &Path) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let directory = metadata.target_directory.join(DIRECTORY);
-    Cmd::cargo(&metadata.workspace_root)
+    let directory = builds.join(DIRECTORY);
+    Cmd::cargo(root)
         .args(["build", "--quiet", "--locked", "--profile", "supervisor"])
         .args(["--package", "groundcrew-supervisor", "--target", &target])
         .arg("--target-dir")

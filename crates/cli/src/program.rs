@@ -140,13 +140,10 @@ impl Context {
         let mut stores: Vec<_> = self.program.secrets.iter().map(Arc::clone).collect();
         stores.push(Arc::clone(&sealed) as _);
         stores.push(Arc::clone(&self.settings) as _);
-        let local = Arc::new(LocalExecutor::new(LocalConfig {
-            name: ExecutorName::new("local")?,
-            instances: state.instances(),
-            logs: state.logs(),
-            install: state.install().clone(),
-            supervisor: self.program.supervisor.clone(),
-        }));
+        let (name, install) = (ExecutorName::new("local")?, state.install().clone());
+        let mut config = LocalConfig::new(name, state.home(), install);
+        config.supervisor = self.program.supervisor.clone();
+        let local = Arc::new(LocalExecutor::new(config));
         let upkeep = Upkeep::new(UpkeepConfig {
             worktrees: state.worktrees(),
             tasks: state.tasks(),
@@ -155,21 +152,17 @@ impl Context {
             locks: state.locks_path(),
             install: state.install().clone(),
         })?;
-        let launcher = Launcher::new(Parts {
-            profiles: Arc::clone(&self.settings) as _,
-            runtime_secrets: sealed,
-            install: state.install().clone(),
-            registry: self.registry(&state, &local)?,
-            store: Arc::clone(&store),
-            locks: state.locks(),
-            secrets: Arc::new(SecretChain::new(stores)),
-            directory: Arc::clone(&self.program.directory),
-            events: Arc::new(events),
-            checkpoints: Arc::clone(&self.program.checkpoints),
-            policy: self.program.policy,
-        });
+        let (install, registry) = (state.install().clone(), self.registry(&state, &local)?);
+        let mut parts = Parts::new(install, registry, Arc::clone(&store), state.locks());
+        parts.profiles = Arc::clone(&self.settings) as _;
+        parts.runtime_secrets = sealed;
+        parts.secrets = Arc::new(SecretChain::new(stores));
+        parts.directory = Arc::clone(&self.program.directory);
+        parts.events = Arc::new(events);
+        parts.checkpoints = Arc::clone(&self.program.checkpoints);
+        parts.policy = self.program.policy;
         Ok(Crew {
-            launcher,
+            launcher: Launcher::new(parts),
             store,
             home: state.home().to_owned(),
             upkeep,
@@ -291,15 +284,12 @@ impl Context {
             Some(place) if guarded => format!("https://{place}"),
             _ => endpoint.to_owned(),
         };
-        Ok(Arc::new(DockerExecutor::new(DockerConfig {
-            name: ExecutorName::new("docker")?,
-            endpoint,
-            containers: state.home().join("containers"),
-            logs: state.logs(),
-            install: state.install().clone(),
-            supervisor,
-            patience: ENGINE_PATIENCE,
-        })))
+        let (name, install) = (ExecutorName::new("docker")?, state.install().clone());
+        let mut config = DockerConfig::new(name, state.home(), install);
+        config.endpoint = endpoint;
+        config.supervisor = supervisor;
+        config.patience = ENGINE_PATIENCE;
+        Ok(Arc::new(DockerExecutor::new(config)))
     }
 
     /// Returns what of the caller's environment git needs for reaching remotes.

@@ -71,6 +71,7 @@ impl fmt::Display for ActivityKind {
 
 /// What is at work in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ActivityReport {
     /// How many leases of each kind there are.
     pub tasks: BTreeMap<ActivityKind, usize>,

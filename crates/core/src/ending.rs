@@ -16,6 +16,7 @@ use crate::{
 
 /// What settling a run came to.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Settled {
     /// The record as it is now.
     pub record: RunRecord,

@@ -19,6 +19,7 @@ use crate::{
 
 /// Why a session has no workspace.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum EnsureError {
     /// The request cannot be carried out.
     Plan(Arc<PlanError>),

@@ -12,6 +12,7 @@ use crate::{
     ensuring,
     error::Error,
     flights::{EnsureError, Flights},
+    following,
     id::RunId,
     instance::SharedInstance,
     lane::Lanes,
@@ -21,6 +22,7 @@ use crate::{
     pacing::Pacing,
     plan::{Plan, PlanError},
     planning,
+    process::{Frame, Offset},
     recovery::{self, RecoveryReport},
     redact::Redactor,
     registry::Registry,
@@ -145,6 +147,26 @@ impl Launcher {
     /// `NotFound` when neither it nor its logs are left.
     pub async fn instance(&self, record: &RunRecord) -> Result<SharedInstance, Error> {
         self.0.instance(record).await
+    }
+
+    /// Hands every frame of a run's agent to `each`, from an offset of its log to its end, then settles the run.
+    ///
+    /// * An error of `each` ends the reading and nothing else: the run goes on, and is read again from any offset.
+    ///
+    /// # Errors
+    ///
+    /// Those of `each`, of the instance, and of [`settle`](Self::settle).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has handed over some frames and settled the run or not; nothing is lost of either.
+    pub async fn follow(
+        &self,
+        record: &RunRecord,
+        from: Offset,
+        each: impl FnMut(Frame) -> Result<(), Error> + Send,
+    ) -> Result<Settled, Error> {
+        Box::pin(following::follow(&self.0, record, from, each)).await
     }
 
     /// Returns what hides a run's secrets, and those that its executor returned, in whatever is shown of it, as far as they

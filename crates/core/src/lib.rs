@@ -40,6 +40,7 @@ mod closing;
 mod ending;
 mod ensuring;
 mod flights;
+mod following;
 mod greeting;
 mod lane;
 mod launch;

@@ -13,6 +13,7 @@ use crate::{
 
 /// A run as it really is.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunView {
     /// Its record, with the state and the exit that were found.
     pub record: RunRecord,

@@ -18,6 +18,7 @@ use crate::{
 
 /// The agent that a plan starts.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PlannedAgent {
     /// The exact arguments.
     pub command: Command,

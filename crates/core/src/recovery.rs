@@ -19,6 +19,7 @@ const REMEMBER_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// What recovery found and did.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RecoveryReport {
     /// Runs whose end was found out, with the state they are in now.
     pub settled: Vec<(RunId, RunState)>,

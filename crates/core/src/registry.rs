@@ -20,6 +20,17 @@ pub struct Registration {
     pub preparers: Vec<Arc<dyn Preparer>>,
 }
 
+impl Registration {
+    /// Registers an executor under its own name.
+    pub fn new(executor: Arc<dyn Executor>, preparers: Vec<Arc<dyn Preparer>>) -> Self {
+        Self {
+            name: executor.name().clone(),
+            executor,
+            preparers,
+        }
+    }
+}
+
 /// Everything that can be launched on; filled at run time, never replaced by something else at launch.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<ExecutorName, Registration>);

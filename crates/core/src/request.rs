@@ -149,6 +149,7 @@ impl AgentSpec {
 
 /// What is run as the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AgentProgram {
     /// Exactly these arguments.
     Command(Command),

@@ -160,6 +160,14 @@ pub trait SecretStore: fmt::Debug + Send + Sync + 'static {
     ) -> Result<Option<SecretValue>, Error>;
 }
 
+/// Knows no secret: for programs that have none.
+#[async_trait]
+impl SecretStore for () {
+    async fn reveal(&self, _: &SecretRef, _: &SecretScope) -> Result<Option<SecretValue>, Error> {
+        Ok(None)
+    }
+}
+
 /// The first part of the names of runtime secrets; no secret of a user has such a name.
 pub const RUNTIME_PREFIX: &str = "runtime";
 

@@ -11,6 +11,7 @@ use crate::{
 
 /// Whether a session still wants a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SessionState {
     /// It does.
     Alive,

@@ -20,7 +20,7 @@ use crate::{
     instance::SharedInstance,
     lane::Lanes,
     pacing::Pacing,
-    profile::ProfileDirectory,
+    profile::{MemoryProfiles, ProfileDirectory},
     registry::Registry,
     secret::{RuntimeSecrets, SecretStore},
     session_directory::SessionDirectory,
@@ -66,8 +66,9 @@ impl Default for Policy {
     }
 }
 
-/// What a program hands in to launch with.
+/// What a program hands in to launch with: [`Parts::new`], then whatever else it has, part by part.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Parts {
     /// The installation.
     pub install: InstallId,
@@ -77,11 +78,11 @@ pub struct Parts {
     pub store: Arc<dyn StateStore>,
     /// The locks between processes.
     pub locks: Arc<dyn LockDirectory>,
-    /// What reveals secrets.
+    /// What reveals secrets; `()` if there are none.
     pub secrets: Arc<dyn SecretStore>,
     /// What keeps the secrets that executors return; `()` if none does.
     pub runtime_secrets: Arc<dyn RuntimeSecrets>,
-    /// What knows the profiles of agents; an empty [`MemoryProfiles`](crate::profile::MemoryProfiles) if the program has none.
+    /// What knows the profiles of agents; an empty [`MemoryProfiles`] if the program has none.
     pub profiles: Arc<dyn ProfileDirectory>,
     /// What the program knows of its sessions; `()` if it has none.
     pub directory: Arc<dyn SessionDirectory>,
@@ -91,6 +92,30 @@ pub struct Parts {
     pub checkpoints: Arc<dyn Checkpoints>,
     /// How long things may take.
     pub policy: Policy,
+}
+
+impl Parts {
+    /// Begins with what every program has; it knows no secrets, no profiles and no sessions of its own, and nobody hears of events.
+    pub fn new(
+        install: InstallId,
+        registry: Registry,
+        store: Arc<dyn StateStore>,
+        locks: Arc<dyn LockDirectory>,
+    ) -> Self {
+        Self {
+            install,
+            registry,
+            store,
+            locks,
+            secrets: Arc::new(()),
+            runtime_secrets: Arc::new(()),
+            profiles: Arc::new(MemoryProfiles::default()),
+            directory: Arc::new(()),
+            events: Arc::new(()),
+            checkpoints: Arc::new(()),
+            policy: Policy::default(),
+        }
+    }
 }
 
 /// The name of the agent among the processes of an instance: `agent`.

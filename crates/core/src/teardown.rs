@@ -19,6 +19,7 @@ const AROUND: Duration = Duration::from_secs(5);
 
 /// What became of a teardown script.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TornDown {
     /// Its name.
     pub script: String,

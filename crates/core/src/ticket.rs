@@ -18,6 +18,7 @@ use crate::{
 
 /// A launch that succeeded.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Launched {
     /// The run's record as committed.
     pub record: RunRecord,

@@ -55,6 +55,7 @@ impl Due {
 /// Who can take a resource away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "name")]
+#[non_exhaustive]
 pub enum Component {
     /// The executor registered under that name.
     Executor(crate::id::ExecutorName),

@@ -15,7 +15,7 @@ use bollard::{
 use groundcrew_core::{
     error::{Error, ErrorKind},
     executor::{InstanceSpec, PathAccess},
-    id::{AttemptId, InstanceId},
+    id::InstanceId,
 };
 
 use crate::{
@@ -48,15 +48,6 @@ pub(crate) struct Order<'a> {
 /// Returns the name of an instance's container: in no need of being escaped, and nobody else's by chance.
 pub(crate) fn name(id: &InstanceId) -> String {
     format!("groundcrew-{id}")
-}
-
-/// Returns the attempt that makes an instance.
-///
-/// # Errors
-///
-/// `InvalidInput` when the id is not that of an attempt: containers are found again by it.
-pub(crate) fn attempt(id: &InstanceId) -> Result<AttemptId, Error> {
-    id.as_str().parse()
 }
 
 fn text(path: &Path) -> Result<String, Error> {
@@ -135,18 +126,14 @@ impl Order<'_> {
     }
 
     /// Returns the labels of everything that is made for the instance.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidInput` when the id is not that of an attempt.
-    pub(crate) fn labels(&self) -> Result<HashMap<String, String>, Error> {
+    pub(crate) fn labels(&self) -> HashMap<String, String> {
         let labels = Labels {
             install: self.spec.install.clone(),
-            attempt: attempt(self.id)?,
+            attempt: self.id.clone(),
             run: self.spec.run.clone(),
             session: self.spec.session.clone(),
         };
-        Ok(labels.to_map())
+        labels.to_map()
     }
 
     /// Finds out whether the engine sees the files of this host: a directory that was just made, and is nowhere else.
@@ -157,7 +144,7 @@ impl Order<'_> {
     pub(crate) async fn is_seen(&self, engine: &Engine) -> Result<bool, Error> {
         let name = format!("{}-look", name(self.id));
         let mounts = vec![self.control()?];
-        match unstarted(engine, &name, self.image, &self.labels()?, mounts).await {
+        match unstarted(engine, &name, self.image, &self.labels(), mounts).await {
             Ok(container) => {
                 engine.remove(&container).await?;
                 Ok(true)
@@ -205,7 +192,7 @@ impl Order<'_> {
         }
         // Those of the image as well, by a name of ours: an engine that dies while it makes them forgets whose they are, and
         // what labels they were to have.
-        let labels = self.labels()?;
+        let labels = self.labels();
         for (index, target) in self.image.volumes.iter().enumerate() {
             let taken = |mount: &Mount| mount.target.as_ref() == Some(target);
             if !mounts.iter().any(taken) {
@@ -263,7 +250,7 @@ impl Order<'_> {
             cmd: Some(vec!["serve".to_owned(), inside::START_FILE.to_owned()]),
             working_dir: Some("/".to_owned()),
             user: Some(format!("{user}:{group}")),
-            labels: Some(self.labels()?),
+            labels: Some(self.labels()),
             exposed_ports: ports::exposed(&options.publish),
             tty: Some(false),
             open_stdin: Some(false),

@@ -26,14 +26,15 @@ use crate::{
     away::{Away, LEFT},
     bridge::Bridges,
     container::{self, Order},
-    engine::{Engine, Listed},
+    engine::{DEFAULT_ENDPOINT, Engine, Listed},
     home::{self, Behind},
     image, inside,
     labels::{ATTEMPT, Labels},
     life::{self, Things},
     limits::{self, EngineLimits},
     options::{Control, Options},
-    place::{self, CONTROL, Owner, Place, Root, VOLUMES},
+    owner::Owner,
+    place::{self, CONTROL, Place, Root, VOLUMES},
     probe,
     program::Program,
     volumes,
@@ -41,6 +42,7 @@ use crate::{
 
 /// What a [`DockerExecutor`] is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DockerConfig {
     /// Its own name.
     pub name: ExecutorName,
@@ -56,6 +58,22 @@ pub struct DockerConfig {
     pub supervisor: Vec<PathBuf>,
     /// How long the engine may take for one answer.
     pub patience: Duration,
+}
+
+impl DockerConfig {
+    /// Keeps the host's part of containers and logs below a directory; the engine is the one of this machine, and has a minute
+    /// for each answer. Where the supervisor is has to be said.
+    pub fn new(name: ExecutorName, home: &Path, install: InstallId) -> Self {
+        Self {
+            name,
+            endpoint: DEFAULT_ENDPOINT.to_owned(),
+            containers: home.join("containers"),
+            logs: home.join("logs"),
+            install,
+            supervisor: Vec::new(),
+            patience: Duration::from_mins(1),
+        }
+    }
 }
 
 /// Makes instances in containers of an engine, each with our supervisor as its first process.
@@ -227,15 +245,12 @@ impl DockerExecutor {
                 if error.kind() == ErrorKind::InvalidInput && !order.is_seen(engine).await? =>
             {
                 progress.line("the engine does not see the files of this host; volumes are filled");
-                let away = Away::forced(
-                    order.spec,
-                    options,
-                    order.image,
-                    order.user,
-                    order.labels()?,
-                )
-                .await
-                .map_err(|refusal| refusal.with("engine", engine.endpoint()).with_source(error))?;
+                let away =
+                    Away::forced(order.spec, options, order.image, order.user, order.labels())
+                        .await
+                        .map_err(|refusal| {
+                            refusal.with("engine", engine.endpoint()).with_source(error)
+                        })?;
                 away.write(order.place)?;
                 away.check_alone(&self.root, id)?;
                 order.away = Some(away);
@@ -312,9 +327,8 @@ impl DockerExecutor {
             return Ok(());
         }
         // As deep as whoever ran in it liked to make it.
-        let removed = std::fs::File::open(&self.logs).and_then(|all| {
-            groundcrew_supervisor::remove_tree(all.as_fd(), id.as_str()).map_err(Into::into)
-        });
+        let removed = std::fs::File::open(&self.logs)
+            .and_then(|all| groundcrew_supervisor::remove_tree(all.as_fd(), id.as_str()));
         match removed {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("failed to remove empty logs", e).with("path", logs.display()))
@@ -366,7 +380,6 @@ impl Executor for DockerExecutor {
     ) -> Result<Created, Error> {
         let options = Options::read(&spec.options)?;
         let program = Program::find(&self.supervisor)?;
-        container::attempt(id)?;
         limits::check(&self.engine, &spec.limits).await?;
         let image = image::settle(&self.engine, &options, &program, progress).await?;
         let user = options.user.unwrap_or_else(|| {
@@ -396,7 +409,7 @@ impl Executor for DockerExecutor {
             logs: &logs,
             away: None,
         };
-        order.away = Away::asked(spec, &options, &image, user, order.labels()?).await?;
+        order.away = Away::asked(spec, &options, &image, user, order.labels()).await?;
         progress.line("creating the container");
         if !image.volumes.is_empty() {
             place.has_volumes()?;
@@ -540,7 +553,7 @@ impl Executor for DockerExecutor {
     }
 
     async fn list(&self) -> Result<Vec<InstanceId>, Error> {
-        let mut ids = self.root.list()?;
+        let mut ids = self.root.list_of(&self.install)?;
         match self.labelled().await {
             Ok(found) => ids.extend(found),
             // Each container has a directory until it is gone: without one, a machine without an engine has none either.

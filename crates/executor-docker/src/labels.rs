@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
-    id::{AttemptId, InstallId, RunId, SessionId},
+    id::{InstallId, InstanceId, RunId, SessionId},
 };
 
 /// The label that holds the installation.
 pub const INSTALL: &str = "dev.groundcrew.install";
-/// The label that holds the attempt.
+/// The label that holds the attempt: the id of the instance that it makes.
 pub const ATTEMPT: &str = "dev.groundcrew.attempt";
 /// The label that holds the run.
 pub const RUN: &str = "dev.groundcrew.run";
@@ -31,8 +31,8 @@ pub(crate) const OF_IMAGE: &str = "image";
 pub struct Labels {
     /// The installation.
     pub install: InstallId,
-    /// The attempt.
-    pub attempt: AttemptId,
+    /// The instance, called after the attempt that makes it.
+    pub attempt: InstanceId,
     /// The run.
     pub run: RunId,
     /// The session.
@@ -68,7 +68,7 @@ impl Labels {
         };
         Ok(Self {
             install: InstallId::new(get(INSTALL)?)?,
-            attempt: get(ATTEMPT)?.parse()?,
+            attempt: InstanceId::new(get(ATTEMPT)?)?,
             run: RunId::new(get(RUN)?)?,
             session: SessionId::new(get(SESSION)?)?,
         })
@@ -82,13 +82,15 @@ impl Labels {
 
 #[cfg(test)]
 mod tests {
+    use groundcrew_core::id::AttemptId;
+
     use super::*;
 
     #[test]
     fn c39_only_what_has_all_our_labels_is_ours() {
         let labels = Labels {
             install: InstallId::generate().unwrap(),
-            attempt: AttemptId::generate().unwrap(),
+            attempt: AttemptId::generate().unwrap().instance(),
             run: RunId::generate().unwrap(),
             session: SessionId::new("s").unwrap(),
         };

@@ -12,6 +12,7 @@ mod labels;
 mod life;
 mod limits;
 mod options;
+mod owner;
 mod place;
 mod ports;
 mod probe;

@@ -37,10 +37,9 @@ use rustix::{
     fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, RenameFlags, Uid},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::options::Control;
+use crate::{owner::Owner, tree};
 
 /// The part of the directory that the container sees.
 pub(crate) const CONTROL: &str = "control";
@@ -49,7 +48,6 @@ const OWNER: &str = "owner.json";
 const CREATING: &str = "creating";
 /// Written down when the image wants volumes.
 pub(crate) const VOLUMES: &str = "image-volumes";
-const VERSION: u32 = 1;
 
 /// What the name of a directory begins with that is being removed; no id begins so.
 const TRASH: &str = ".trash-";
@@ -58,27 +56,6 @@ const OPEN_DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::RDONLY)
     .union(OFlags::CLOEXEC);
-
-/// Who made an instance, and how it is reached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
-    version: u32,
-    pub(crate) install: InstallId,
-    pub(crate) instance: InstanceId,
-    /// Whether the supervisor is reached by a bridge in the container.
-    pub(crate) exec: bool,
-}
-
-impl Owner {
-    pub(crate) fn new(install: &InstallId, instance: &InstanceId, control: Control) -> Self {
-        Self {
-            version: VERSION,
-            install: install.clone(),
-            instance: instance.clone(),
-            exec: control == Control::Exec,
-        }
-    }
-}
 
 /// The directory that holds those of all instances.
 #[derive(Clone, Debug)]
@@ -219,7 +196,25 @@ impl Root {
         Ok(None)
     }
 
-    /// Lists the instances that have a directory, with those that are only partly there.
+    /// Lists the instances that have a directory and are not certainly another installation's.
+    pub(crate) fn list_of(&self, install: &InstallId) -> Result<Vec<InstanceId>, Error> {
+        let mut ids = self.list()?;
+        let mut failed = None;
+        ids.retain(|id| match self.find(id) {
+            Ok(Some(place)) => place.check_owner(id, install).is_ok(),
+            // Removed meanwhile.
+            Ok(None) => false,
+            // Whose it is cannot be read: it is not forgotten for that.
+            Err(error) if error.kind() == ErrorKind::Corrupt => true,
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        failed.map_or(Ok(ids), Err)
+    }
+
+    /// Lists the instances that have a directory, with those that are only partly there, whosever they are.
     pub(crate) fn list(&self) -> Result<Vec<InstanceId>, Error> {
         let Some(root) = self.open()? else {
             return Ok(Vec::new());
@@ -264,19 +259,9 @@ impl Place {
         if text.is_empty() {
             return Ok(None);
         }
-        let corrupt = || {
-            Error::new(
-                ErrorKind::Corrupt,
-                "what tells who owns a container cannot be understood",
-            )
-            .with("path", self.path.join(OWNER).display())
-        };
-        let owner: Owner = serde_json::from_slice(&text).map_err(|e| corrupt().with_source(e))?;
-        if owner.version == VERSION {
-            Ok(Some(owner))
-        } else {
-            Err(corrupt().with("version", owner.version))
-        }
+        Owner::read(&text)
+            .map(Some)
+            .map_err(|why| why.with("path", self.path.join(OWNER).display()))
     }
 
     fn write(&self, name: &str, text: &[u8]) -> Result<(), Error> {
@@ -426,17 +411,24 @@ impl Place {
         if self.trashed {
             return Ok(());
         }
-        rustix::fs::renameat_with(
+        let renamed = rustix::fs::renameat_with(
             &self.root,
             id.as_str(),
             &self.root,
             trash_name(id),
             RenameFlags::NOREPLACE,
-        )
-        .map_err(failed(
-            "failed to set the directory of a container aside",
-            &self.path,
-        ))?;
+        );
+        match renamed {
+            // Another removal set it aside just now, or is over already; it is gone on with what that one leaves.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => {
+                let failed = failed(
+                    "failed to set the directory of a container aside",
+                    &self.path,
+                );
+                return Err(failed(errno));
+            }
+        }
         self.trashed = true;
         self.path = self.path.with_file_name(trash_name(id));
         Ok(())
@@ -444,9 +436,12 @@ impl Place {
 
     /// Removes it, once it was set aside; who made it is forgotten last.
     pub(crate) fn remove(&self, id: &InstanceId) -> Result<(), Error> {
-        let fail = || failed("failed to remove the directory of a container", &self.path);
-        groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail())?;
-        groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail())
+        let fail = |e| {
+            Error::io("failed to remove the directory of a container", e)
+                .with("path", self.path.display())
+        };
+        groundcrew_supervisor::remove_tree(self.directory.as_fd(), CONTROL).map_err(fail)?;
+        groundcrew_supervisor::remove_tree(self.root.as_fd(), &trash_name(id)).map_err(fail)
     }
 }
 
@@ -457,7 +452,7 @@ pub(crate) fn fresh(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
         Ok(()) => open(),
         Err(Errno::EXIST) => {
             let there = open()?;
-            groundcrew_supervisor::clear_tree(there.as_fd())?;
+            tree::clear(&there)?;
             Ok(there)
         }
         Err(errno) => Err(errno),
@@ -513,6 +508,7 @@ pub(crate) fn create_logs(logs: &Path, user: (u32, u32)) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Control;
 
     #[test]
     fn f104_how_long_ago_the_engine_was_asked_is_told_by_a_clock_that_all_share() {
@@ -571,6 +567,11 @@ mod tests {
         assert_eq!(root.list().unwrap(), std::slice::from_ref(&id));
         let other = InstallId::generate().unwrap();
         assert!(found.check_owner(&id, &other).is_err());
+        assert_eq!(root.list_of(&install).unwrap(), std::slice::from_ref(&id));
+        assert!(root.list_of(&other).unwrap().is_empty());
+        // Another removal looked when the directory had its own name still.
+        place.trashed = false;
+        place.set_aside(&id).unwrap();
         found.remove(&id).unwrap();
         assert!(root.find(&id).unwrap().is_none());
         assert!(root.list().unwrap().is_empty());

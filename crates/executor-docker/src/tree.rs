@@ -346,9 +346,15 @@ fn times(modified: i64) -> Timestamps {
     }
 }
 
+/// Removes everything in a directory.
+pub(crate) fn clear(top: &OwnedFd) -> Result<(), Errno> {
+    // It says what the kernel said.
+    clear_tree(top.as_fd()).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
 /// Puts what is in one directory in the place of all that is in another, which stays the directory that it is.
 pub(crate) fn replace(top: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
-    clear_tree(top.as_fd())?;
+    clear(top)?;
     for name in names(new)? {
         renameat(new, &name, top, &name)?;
     }

@@ -43,7 +43,9 @@ pub(crate) fn prefix(id: &InstanceId) -> String {
 /// Whether a name is one of those that an image wants.
 pub(crate) fn is_of_image(id: &InstanceId, name: &str) -> bool {
     let rest = name.strip_prefix(&prefix(id));
-    rest.is_some_and(|rest| rest.starts_with("image-"))
+    let index = rest.and_then(|rest| rest.strip_prefix("image-"));
+    // No more than the number: an instance may well be called so.
+    index.is_some_and(|index| index.parse::<usize>().is_ok())
 }
 
 /// A volume, as a list shows it.

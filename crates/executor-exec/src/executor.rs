@@ -27,6 +27,7 @@ use crate::{
 
 /// What an [`ExecExecutor`] is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExecConfig {
     /// Its own name.
     pub name: ExecutorName,

@@ -1,6 +1,10 @@
 //! The executor of host processes.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use groundcrew_core::{
@@ -33,6 +37,7 @@ const LOG_TAIL: u64 = 2048;
 
 /// What a [`LocalExecutor`] is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LocalConfig {
     /// Its own name.
     pub name: ExecutorName,
@@ -44,6 +49,19 @@ pub struct LocalConfig {
     pub install: InstallId,
     /// Where the program of a supervisor comes from.
     pub supervisor: SupervisorSource,
+}
+
+impl LocalConfig {
+    /// Keeps instances and logs below a directory; this very program is their supervisor.
+    pub fn new(name: ExecutorName, home: &Path, install: InstallId) -> Self {
+        Self {
+            name,
+            instances: home.join("instances"),
+            logs: home.join("logs"),
+            install,
+            supervisor: SupervisorSource::SelfExec,
+        }
+    }
 }
 
 /// Makes instances on this machine: processes of the calling user, under a supervisor of their own.
@@ -68,7 +86,7 @@ impl LocalExecutor {
         }
     }
 
-    pub(crate) fn logs(&self) -> &std::path::Path {
+    pub(crate) fn logs(&self) -> &Path {
         &self.logs
     }
 

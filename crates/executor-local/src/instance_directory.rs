@@ -395,11 +395,9 @@ impl InstanceDirectory {
                 &self.path,
             ))?;
         }
-        remove_tree(self.fd(), PRIVATE).map_err(|errno| {
-            failed(
-                "failed to remove the private files of the instance",
-                &self.path,
-            )(errno)
+        remove_tree(self.fd(), PRIVATE).map_err(|e| {
+            Error::io("failed to remove the private files of the instance", e)
+                .with("path", self.path.display())
         })?;
         for name in FILES {
             match rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()) {

@@ -6,6 +6,7 @@ use groundcrew_core::id::InstallId;
 
 /// Which git program is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GitProgram {
     /// This one, an absolute path.
     Path(PathBuf),

@@ -21,6 +21,7 @@ use crate::{
 /// * After a takeover the new controller tells again what the old one may not have told: what has an `offset` that was seen
 ///   already, of the same `process`, is the same event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SessionEvent {
     /// The session.
     pub session: SessionId,
@@ -220,6 +221,7 @@ pub enum EventKind {
 
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PlanStep {
     /// What.
     pub step: String,
@@ -261,6 +263,7 @@ pub enum ItemOutcome {
 
 /// A file that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FileChange {
     /// The file, as the agent names it.
     pub path: String,
@@ -274,6 +277,7 @@ pub struct FileChange {
 /// What a conversation used, in tokens; what an agent does not tell is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Read.
     pub input: Option<u64>,

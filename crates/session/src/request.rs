@@ -69,6 +69,7 @@ pub enum Question {
 
 /// One question to a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct InputQuestion {
     /// Its name; the answer is given under it.
     pub id: String,
@@ -87,6 +88,7 @@ pub struct InputQuestion {
 
 /// One of the answers that an agent offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Choice {
     /// The agent's own name of it.
     pub id: String,
@@ -174,6 +176,7 @@ impl Decision {
 /// Where a request is in its life; the first end wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum RequestPhase {
     /// It waits for an answer.
     Pending,
@@ -189,6 +192,7 @@ pub enum RequestPhase {
 
 /// How a request ends for the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It is answered.
     Decided(Decision),
@@ -200,6 +204,7 @@ pub enum Verdict {
 
 /// A request as it came, with all that an answer needs; stored until it is settled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpenRequest {
     /// What the caller sees.
     pub request: InteractiveRequest,

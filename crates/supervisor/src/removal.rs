@@ -5,6 +5,7 @@
 
 use std::{
     ffi::{CStr, CString},
+    io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
 };
 
@@ -25,7 +26,7 @@ const MOST_LOOKS: u32 = 1 << 20;
 /// # Errors
 ///
 /// `EXDEV` when something is mounted in it, `ENOTEMPTY` when somebody still writes into it; else what the kernel says.
-pub fn remove_tree(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+pub fn remove_tree(directory: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     let name = CString::new(name).map_err(|_| Errno::INVAL)?;
     let Some(inner) = removed_or_open(directory, &name)? else {
         return Ok(());
@@ -36,7 +37,7 @@ pub fn remove_tree(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
         match unlinkat(directory, &name, AtFlags::REMOVEDIR) {
             // Somebody else removes it too, and just brought something up to it.
             Err(Errno::NOTEMPTY) => {}
-            removed => return gone(removed),
+            removed => return Ok(gone(removed)?),
         }
     }
 }
@@ -48,8 +49,8 @@ pub fn remove_tree(directory: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
 /// # Errors
 ///
 /// As for [`remove_tree`].
-pub fn clear_tree(top: BorrowedFd<'_>) -> Result<(), Errno> {
-    clear(top, &mut 0)
+pub fn clear_tree(top: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(clear(top, &mut 0)?)
 }
 
 fn clear(top: BorrowedFd<'_>, looks: &mut u32) -> Result<(), Errno> {

@@ -2,7 +2,10 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
 };
 
@@ -42,14 +45,15 @@ fn shorten(path: &Path) -> io::Result<Short> {
     })
 }
 
-/// Makes a socket that only its owner may use; one that exists already is an error.
+/// Makes a socket that only its owner may use; one that exists already is an error. It does not block, as a runtime wants it.
 ///
 /// # Errors
 ///
 /// Those of the operating system.
-pub fn listen(path: &Path) -> io::Result<tokio::net::UnixListener> {
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let short = shorten(path)?;
-    let listener = tokio::net::UnixListener::bind(&short.path)?;
+    let listener = UnixListener::bind(&short.path)?;
+    listener.set_nonblocking(true)?;
     // The directory is closed to others, so nobody came in between.
     rustix::fs::chmodat(
         CWD,
@@ -73,7 +77,7 @@ fn find(path: &Path) -> io::Result<Short> {
     })
 }
 
-/// Connects to a socket.
+/// Connects to a socket; what comes back does not block, as a runtime wants it.
 ///
 /// # Errors
 ///
@@ -82,15 +86,16 @@ fn find(path: &Path) -> io::Result<Short> {
 /// # Cancel safety
 ///
 /// May be dropped.
-pub async fn connect(path: &Path) -> io::Result<tokio::net::UnixStream> {
+pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     let short = find(path)?;
-    tokio::net::UnixStream::connect(&short.path).await
+    let stream = tokio::net::UnixStream::connect(&short.path).await?;
+    stream.into_std()
 }
 
 /// Connects to a socket from outside of any runtime.
-pub(crate) fn connect_blocking(path: &Path) -> io::Result<std::os::unix::net::UnixStream> {
+pub(crate) fn connect_blocking(path: &Path) -> io::Result<UnixStream> {
     let short = find(path)?;
-    std::os::unix::net::UnixStream::connect(&short.path)
+    UnixStream::connect(&short.path)
 }
 
 #[cfg(test)]
@@ -101,7 +106,7 @@ mod tests {
     fn a_link_in_the_place_of_a_socket_is_not_followed() {
         let root = tempfile::tempdir().unwrap();
         let (own, link) = (root.path().join("own"), root.path().join("link"));
-        let _listener = std::os::unix::net::UnixListener::bind(&own).unwrap();
+        let _listener = UnixListener::bind(&own).unwrap();
         std::os::unix::fs::symlink(&own, &link).unwrap();
         connect_blocking(&own).unwrap();
         let error = connect_blocking(&link).unwrap_err();

@@ -6,27 +6,25 @@
 )]
 
 use std::{
+    fs, io,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result, anyhow};
-use async_trait::async_trait;
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use example_executor_bwrap::{BwrapConfig, BwrapExecutor};
-use futures_util::StreamExt as _;
 use groundcrew_core::{
-    CloseOptions, Launcher, Parts, Policy, Registration, Registry,
+    CloseOptions, Launcher, Parts, Registration, Registry, async_trait,
     command::Command,
     env::{Definition, Key, Tier},
-    error::{Chain, Error},
+    error::Error,
     event::{Event, EventSink},
     executor::Executor,
-    id::{ExecutorName, SessionId},
-    process::{FrameKind, Offset, Role},
-    profile::MemoryProfiles,
+    id::{ExecutorName, SessionId, TaskId},
+    process::{ExitStatus, Frame, FrameKind, Offset},
     request::{AgentSpec, LaunchIntent, LaunchRequest, Mode},
     secret::{SecretRef, SecretScope, SecretStore, SecretValue},
     session_directory::{SessionDirectory, SessionState},
@@ -35,7 +33,6 @@ use groundcrew_core::{
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_preparer::InPlacePreparer;
 use groundcrew_state::StateDirectory;
-use groundcrew_supervisor::SupervisorSource;
 
 /// Launches agents in namespaces of their own.
 #[derive(Debug, Parser)]
@@ -73,7 +70,7 @@ enum Verb {
     Close { run: String },
 }
 
-/// Secrets as files of a directory.
+/// Its own secrets: files of a directory.
 #[derive(Debug)]
 struct Files(PathBuf);
 
@@ -84,18 +81,17 @@ impl SecretStore for Files {
         name: &SecretRef,
         scope: &SecretScope,
     ) -> Result<Option<SecretValue>, Error> {
-        if scope.tenant.is_some() {
-            return Ok(None);
-        }
-        match std::fs::read(self.0.join(name.as_str())) {
-            Ok(value) => Ok(Some(SecretValue::new(value))),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("a secret cannot be read", e).with("name", name)),
+        match fs::read(self.0.join(name.as_str())) {
+            Ok(value) if scope.tenant.is_none() => Ok(Some(SecretValue::new(value))),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("a secret cannot be read", e).with("name", name))
+            }
+            _ => Ok(None),
         }
     }
 }
 
-/// Sessions that somebody else ends.
+/// Its own sessions: somebody else ends them.
 #[derive(Debug)]
 struct Sessions(PathBuf);
 
@@ -110,16 +106,12 @@ impl SessionDirectory for Sessions {
         })
     }
 
-    async fn cleanup_active(
-        &self,
-        _: &SessionId,
-        _: &groundcrew_core::id::TaskId,
-    ) -> Result<bool, Error> {
+    async fn cleanup_active(&self, _: &SessionId, _: &TaskId) -> Result<bool, Error> {
         Ok(false)
     }
 }
 
-/// Events as lines for people.
+/// Its own events: lines for people.
 #[derive(Debug)]
 struct Lines;
 
@@ -129,69 +121,37 @@ impl EventSink for Lines {
     }
 }
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode> {
     // First of all: this program is also the supervisor of its instances.
     if let Some(code) = groundcrew_supervisor::run_if_invoked() {
-        return code;
+        return Ok(code);
     }
-    let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Runtime::new().context("no runtime");
-    match runtime.and_then(|runtime| runtime.block_on(work(arguments))) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    tokio::runtime::Runtime::new()?.block_on(work(Arguments::parse()))
 }
 
+/// Everything that it is made of.
 fn launcher(home: &Path) -> Result<Launcher> {
-    std::fs::create_dir_all(home)?;
     let state = StateDirectory::open(&home.join("state"))?;
-    let supervisor = std::env::current_exe()?;
-    let bwrap: Arc<dyn Executor> = Arc::new(BwrapExecutor::new(BwrapConfig {
-        name: ExecutorName::new("bwrap")?,
-        directory: home.join("bwrap"),
-        install: state.install().clone(),
-        supervisor,
-        bwrap: "/usr/bin/bwrap".into(),
-    }));
-    let local: Arc<dyn Executor> = Arc::new(LocalExecutor::new(LocalConfig {
-        name: ExecutorName::new("local")?,
-        instances: state.instances(),
-        logs: state.logs(),
-        install: state.install().clone(),
-        supervisor: SupervisorSource::SelfExec,
-    }));
+    let (name, install) = (ExecutorName::new("local")?, state.install().clone());
+    let bwrap = BwrapExecutor::new(BwrapConfig::new(home.join("bwrap"), install.clone())?);
+    let local = LocalExecutor::new(LocalConfig::new(name, state.home(), install.clone()));
+    let executors: [Arc<dyn Executor>; 2] = [Arc::new(bwrap), Arc::new(local)];
     let mut registry = Registry::new();
-    for executor in [bwrap, local] {
-        registry.register(Registration {
-            name: executor.name().clone(),
-            executor,
-            preparers: vec![Arc::new(InPlacePreparer::new()?)],
-        })?;
+    for executor in executors {
+        let in_place = Arc::new(InPlacePreparer::new()?);
+        registry.register(Registration::new(executor, vec![in_place]))?;
     }
-    Ok(Launcher::new(Parts {
-        install: state.install().clone(),
-        registry,
-        store: state.store(),
-        locks: state.locks(),
-        secrets: Arc::new(Files(home.join("my-secrets"))),
-        runtime_secrets: Arc::new(()),
-        profiles: Arc::new(MemoryProfiles::default()),
-        directory: Arc::new(Sessions(home.join("my-sessions"))),
-        events: Arc::new(Lines),
-        checkpoints: Arc::new(()),
-        policy: Policy::default(),
-    }))
+    let mut parts = Parts::new(install, registry, state.store(), state.locks());
+    parts.secrets = Arc::new(Files(home.join("my-secrets")));
+    parts.directory = Arc::new(Sessions(home.join("my-sessions")));
+    parts.events = Arc::new(Lines);
+    Ok(Launcher::new(parts))
 }
 
 async fn work(arguments: Arguments) -> Result<ExitCode> {
-    let home = std::path::absolute(&arguments.home)?;
-    let launcher = launcher(&home)?;
+    let crew = launcher(&std::path::absolute(arguments.home)?)?;
     // What a program that was killed left is taken away first.
-    launcher.recover().await?;
-    let work = std::path::absolute(".")?;
+    crew.recover().await?;
     match arguments.verb {
         Verb::Run {
             executor,
@@ -199,80 +159,57 @@ async fn work(arguments: Arguments) -> Result<ExitCode> {
             session,
             command,
         } => {
-            let mut request = request(executor, &work, command)?;
-            request
-                .options
-                .extend(network.map(|network| ("network".to_owned(), network.into())));
+            let mut request = request(executor, command)?;
+            let network = network.map(|network| ("network".to_owned(), network.into()));
+            request.options.extend(network);
             request.session = session;
-            launch(&launcher, request).await
+            return Box::pin(launch(&crew, request)).await;
         }
         Verb::Resume { run, command } => {
-            let record = launcher.find(&run).await?;
-            let mut request = request(record.executor, &work, command)?;
+            let record = crew.find(&run).await?;
+            let mut request = request(record.executor, command)?;
             request.options = record.options;
             request.intent = LaunchIntent::Resume(record.run);
-            launch(&launcher, request).await
+            return Box::pin(launch(&crew, request)).await;
         }
         Verb::Ls => {
-            for view in launcher.runs().await? {
-                println!(
-                    "{} {} {}",
-                    view.record.run, view.record.state, view.record.session
-                );
+            for run in crew.runs().await?.into_iter().map(|view| view.record) {
+                println!("{} {} {}", run.run, run.state, run.session);
             }
-            Ok(ExitCode::SUCCESS)
         }
         Verb::Close { run } => {
-            let run = launcher.find(&run).await?.run;
-            let report = launcher
-                .close(
-                    &run,
-                    CloseOptions {
-                        remove: true,
-                        force: false,
-                    },
-                )
-                .await?;
+            let run = crew.find(&run).await?.run;
+            let report = crew.close(&run, CloseOptions::default()).await?;
             println!("{run} {}", report.outcome.as_str());
-            Ok(ExitCode::SUCCESS)
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn request(executor: ExecutorName, work: &Path, command: Vec<String>) -> Result<LaunchRequest> {
-    let agent = AgentSpec::new(Command::new(command)?);
-    let workspace = WorkspaceRequest::InPlace {
-        path: work.to_owned(),
-    };
-    let own = |key| Ok::<_, Error>((Key::new(key)?, Tier::Request, "custom-binary"));
-    let ((path, tier, origin), (api, _, _)) = (own("PATH")?, own("API_KEY")?);
-    let mut request = LaunchRequest::new(executor, workspace, Mode::Agent(agent));
+fn request(executor: ExecutorName, command: Vec<String>) -> Result<LaunchRequest> {
+    let path = std::path::absolute(".")?;
+    let agent = Mode::Agent(AgentSpec::new(Command::new(command)?));
+    let mut request = LaunchRequest::new(executor, WorkspaceRequest::InPlace { path }, agent);
+    let (path, api, tier) = (Key::new("PATH")?, Key::new("API_KEY")?, Tier::Request);
     request.environment = vec![
-        Definition::literal(path, "/usr/local/bin:/usr/bin:/bin", tier, origin),
-        Definition::secret(api, SecretRef::new("api-key")?, tier, origin),
+        Definition::literal(path, "/usr/local/bin:/usr/bin:/bin", tier, "product"),
+        Definition::secret(api, SecretRef::new("api-key")?, tier, "product"),
     ];
     Ok(request)
 }
 
 async fn launch(crew: &Launcher, request: LaunchRequest) -> Result<ExitCode> {
-    let plan = crew.plan(request).await?;
-    let ended = crew.launch(plan).wait().await;
-    let launched = ended.map_err(|e| anyhow!("{e}: {}", Chain(&*e.error)))?;
-    let record = launched.record;
-    let (instance, agent) = (crew.instance(&record).await?, record.agent_process()?);
-    let mut output = instance
-        .attach(&agent, Offset(0), Role::Viewer)
-        .await?
-        .output;
-    while let Some(frame) = output.next().await {
-        if let FrameKind::Stdout(bytes) | FrameKind::Stderr(bytes) = frame?.kind {
-            std::io::stdout().write_all(&bytes)?;
-        }
-    }
-    let status = instance.wait(&agent).await?;
-    crew.settle(&record.run).await?;
+    let launched = crew.launch(crew.plan(request).await?).wait().await?;
+    let settled = crew.follow(&launched.record, Offset(0), show).await?;
     crew.shutdown().await;
-    Ok(ExitCode::from(
-        u8::try_from(status.shell_code()).unwrap_or(u8::MAX),
-    ))
+    let code = settled.record.exit.map_or(1, ExitStatus::shell_code);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+fn show(frame: Frame) -> Result<(), Error> {
+    let (FrameKind::Stdout(bytes) | FrameKind::Stderr(bytes)) = frame.kind else {
+        return Ok(());
+    };
+    let shown = io::stdout().write_all(&bytes);
+    shown.map_err(|e| Error::io("the output cannot be shown", e))
 }

@@ -44,6 +44,24 @@ pub struct BwrapConfig {
     pub bwrap: PathBuf,
 }
 
+impl BwrapConfig {
+    /// Keeps everything below a directory; this very program is the supervisor, and bubblewrap is where Debian has it.
+    ///
+    /// # Errors
+    ///
+    /// When this program cannot find itself.
+    pub fn new(directory: impl Into<PathBuf>, install: InstallId) -> Result<Self, Error> {
+        let own = std::env::current_exe();
+        Ok(Self {
+            name: ExecutorName::new("bwrap")?,
+            directory: directory.into(),
+            install,
+            supervisor: own.map_err(|e| Error::io("this program cannot find itself", e))?,
+            bwrap: "/usr/bin/bwrap".into(),
+        })
+    }
+}
+
 /// Makes instances that are namespaces of this machine.
 #[derive(Debug)]
 pub struct BwrapExecutor {

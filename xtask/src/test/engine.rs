@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// How the directory of each engine is called, so that what is left of one is found.
 const PREFIX: &str = "gc-engine";
 
+/// What names the supervisor of containers to the tests.
+pub(crate) const SUPERVISOR: &str = "GROUNDCREW_TEST_SUPERVISOR";
+
 /// The script that keeps an engine; tests that let one suffer start their own with it.
 const KEEPER: &str = "xtask/src/test/engine.sh";
 
@@ -105,10 +108,7 @@ impl Engine {
     pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         [
             ("GROUNDCREW_TEST_ENGINE", self.endpoint()),
-            (
-                "GROUNDCREW_TEST_SUPERVISOR",
-                self.supervisor.display().to_string(),
-            ),
+            (SUPERVISOR, self.supervisor.display().to_string()),
             (
                 "GROUNDCREW_TEST_ENGINE_KEEPER",
                 self.script.display().to_string(),

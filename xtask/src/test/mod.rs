@@ -79,14 +79,11 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
             "cells are chosen by cargo-nextest, which is not installed"
         );
         console::remark("cargo-nextest is not installed; running plain `cargo test`");
-        with_libtest(
-            metadata,
-            options,
-            &listing,
-            &lacking,
-            told,
-            &["--workspace"],
-        )?
+        let mut what = vec!["--workspace"];
+        for package in lacking.iter().filter_map(|need| need.package()) {
+            what.extend(["--exclude", package]);
+        }
+        with_libtest(metadata, options, &listing, &lacking, told, &what)?
     };
     for test in tests {
         outcomes.entry(test).or_insert(Outcome::Skipped);
@@ -97,7 +94,7 @@ fn run_all(metadata: &Metadata, options: &Options) -> Result<Results> {
         console::say(format!(
             "skipped for want of {}: {}",
             need.name,
-            need.marker()
+            need.dependents()
         ));
     }
     for (name, outcome) in &results.tests {
@@ -118,8 +115,8 @@ fn chosen(tests: &[String], options: &Options) -> Vec<String> {
 
 /// Starts the engine, if a test that is run needs it and may have it.
 fn engine(metadata: &Metadata, tests: &[String], lacking: &[&Need]) -> Result<Option<Engine>> {
-    let runs = |test: &String| test.contains("needs_docker");
-    if lacking.iter().any(|need| need.name == "docker") || !tests.iter().any(runs) {
+    let lacks = lacking.iter().any(|need| need.name == needs::ENGINE);
+    if lacks || !needs::an_engine_is_needed(tests) {
         return Ok(None);
     }
     Engine::start(metadata).map(Some)

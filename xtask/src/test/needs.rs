@@ -13,6 +13,9 @@ use super::agents;
 /// The oldest git that the tests are made for.
 const OLDEST_GIT: (u32, u32) = (2, 39);
 
+/// The need for which an engine is kept.
+pub(super) const ENGINE: &str = "docker";
+
 /// A program, where Debian has it, and who needs it.
 #[derive(Debug)]
 pub(super) struct Need {
@@ -21,7 +24,7 @@ pub(super) struct Need {
     packages: &'static [&'static str],
     /// Whether nothing works without it.
     always: bool,
-    /// A package all of whose tests need it, if there is one.
+    /// A package, or one test binary as nextest names it, all of whose tests need it, if there is one.
     whole: Option<&'static str>,
     /// Says what is wrong with what the machine has.
     lacks: fn() -> Option<String>,
@@ -72,10 +75,10 @@ const NEEDS: [Need; 10] = [
     },
     // An engine of our own is started for these; see `engine`.
     Need {
-        name: "docker",
+        name: ENGINE,
         packages: &["docker.io", "iptables", "busybox-static"],
         always: false,
-        whole: None,
+        whole: Some("groundcrew-executor-docker::conformance"),
         lacks: lacks_docker,
         fetch: nothing,
     },
@@ -123,9 +126,43 @@ impl Need {
     /// Returns what nextest does not run for want of it.
     pub(super) fn expression(&self) -> String {
         match self.whole {
-            Some(package) => format!("(test(/{}/) | package(={package}))", self.marker()),
+            Some(whole) => {
+                let set = if whole.contains("::") {
+                    "binary_id"
+                } else {
+                    "package"
+                };
+                format!("(test(/{}/) | {set}(={whole}))", self.marker())
+            }
             None => format!("test(/{}/)", self.marker()),
         }
+    }
+
+    /// Returns the package that plain `cargo test` leaves out for want of it: it knows no smaller piece.
+    pub(super) fn package(&self) -> Option<&'static str> {
+        self.whole?.split("::").next()
+    }
+
+    /// Says which tests need it.
+    pub(super) fn dependents(&self) -> String {
+        match self.whole {
+            Some(whole) => format!("all of {whole} and every test named {}", self.marker()),
+            None => format!("every test named {}", self.marker()),
+        }
+    }
+
+    /// Whether any of these tests needs it.
+    fn is_needed(&self, tests: &[String]) -> bool {
+        let of_whole = |test: &String| {
+            let binary = test.split(' ').next().unwrap_or(test);
+            self.whole.is_some_and(|whole| {
+                let rest = binary.strip_prefix(whole);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+            })
+        };
+        tests
+            .iter()
+            .any(|test| test.contains(&self.marker()) || of_whole(test))
     }
 }
 
@@ -182,30 +219,23 @@ pub(super) fn settle_always() -> Result<()> {
 /// Fails when something lacking is required.
 pub(super) fn settle(tests: &[String], require: &[String]) -> Result<Vec<&'static Need>> {
     let mut lacking = Vec::new();
-    for need in NEEDS.iter().filter(|need| is_needed(need, tests)) {
+    let needed = NEEDS.iter().filter(|need| !need.always);
+    for need in needed.filter(|need| need.is_needed(tests)) {
         let Some(why) = provide(need) else { continue };
         let advice = format!("{why}; install {}", need.packages.join(" "));
         if require.iter().any(|name| name == need.name) {
             bail!("{advice}");
         }
-        console::remark(format!(
-            "SKIPPING every test named {}: {advice}",
-            need.marker()
-        ));
+        console::remark(format!("SKIPPING {}: {advice}", need.dependents()));
         lacking.push(need);
     }
     Ok(lacking)
 }
 
-fn is_needed(need: &Need, tests: &[String]) -> bool {
-    let of_package = |test: &String| {
-        let binary = test.split([' ', ':']).next();
-        need.whole.is_some() && binary == need.whole
-    };
-    !need.always
-        && tests
-            .iter()
-            .any(|test| test.contains(&need.marker()) || of_package(test))
+/// Whether any of these tests needs the engine that is kept for them.
+pub(super) fn an_engine_is_needed(tests: &[String]) -> bool {
+    let docker = NEEDS.iter().find(|need| need.name == ENGINE);
+    docker.is_some_and(|need| need.is_needed(tests))
 }
 
 /// Installs and fetches what is lacking where that is possible; says what still is.
@@ -310,15 +340,26 @@ mod tests {
 
     #[test]
     fn only_what_a_test_names_is_needed() {
-        let tmux = &NEEDS[2];
-        assert!(is_needed(tmux, &["a::it m::needs_tmux_detach".into()]));
-        assert!(!is_needed(tmux, &["a::it m::tmux_detach".into()]));
-        let bwrap = &NEEDS[8];
-        assert!(is_needed(
-            bwrap,
-            &["example-executor-bwrap::conformance making::x".into()]
+        let needs = |name: &str, test: &str| {
+            let need = NEEDS.iter().find(|need| need.name == name).unwrap();
+            need.is_needed(&[test.to_owned()])
+        };
+        assert!(needs("tmux", "a::it m::needs_tmux_detach"));
+        assert!(!needs("tmux", "a::it m::tmux_detach"));
+        assert!(needs(
+            "bwrap",
+            "example-executor-bwrap::conformance making::x"
         ));
-        assert!(!is_needed(bwrap, &["example-executor-bwraps::it x".into()]));
+        assert!(needs("bwrap", "example-executor-bwrap x"));
+        assert!(!needs("bwrap", "example-executor-bwraps::it x"));
+        // Of one package only one binary.
+        let docker = "groundcrew-executor-docker";
+        assert!(needs(ENGINE, &format!("{docker}::conformance making::x")));
+        assert!(!needs(ENGINE, &format!("{docker} labels::x")));
+        assert!(!needs(ENGINE, &format!("{docker}::docker labels::x")));
+        assert!(an_engine_is_needed(&[format!(
+            "{docker}::docker m::needs_docker_x"
+        )]));
         assert!(
             settle(&["a::it m::plain".into()], &["tmux".into()])
                 .unwrap()

@@ -10,6 +10,7 @@ mod manifests;
 mod modules;
 mod papers;
 mod repository;
+mod signatures;
 mod sources;
 mod tree;
 
@@ -60,6 +61,7 @@ fn collect(metadata: &Metadata) -> Result<Vec<Finding>> {
     findings.extend(manifests::check(metadata)?);
     findings.extend(sources::check(&files));
     findings.extend(papers::check(root, metadata, &files));
+    findings.extend(signatures::check(root, metadata, &files));
     findings.extend(cycles::check(root, metadata, &files));
     Ok(findings)
 }

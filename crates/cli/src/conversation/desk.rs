@@ -130,7 +130,9 @@ impl Desk {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
             _ => {}
         }
-        let listener = socket::listen(&path).map_err(failed)?;
+        let listener = socket::listen(&path)
+            .and_then(UnixListener::from_std)
+            .map_err(failed)?;
         Ok(Some(Self {
             listener,
             path,
@@ -182,7 +184,8 @@ impl Line {
 
     async fn reach(directory: &Path, session: &SessionId) -> Option<Self> {
         let path = directory.join(format!("{session}.sock"));
-        socket::connect(&path).await.ok().map(Self::new)
+        let stream = socket::connect(&path).await.and_then(UnixStream::from_std);
+        stream.ok().map(Self::new)
     }
 
     /// Says one thing; whether it was heard is seen by what comes back.

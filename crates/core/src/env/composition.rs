@@ -8,6 +8,7 @@ use crate::env::definition::{Definition, Origin, Tier};
 
 /// A variable that cannot be decided, with everybody who defines it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Conflict {
     /// The variable.
     pub key: String,
@@ -26,6 +27,7 @@ impl fmt::Display for Conflict {
 
 /// A definition that lost against a stronger one; without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Overridden {
     /// Who lost.
     pub origin: Origin,
@@ -46,6 +48,7 @@ pub struct Variable {
 
 /// A decided environment, secrets still unrevealed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Composition {
     /// Each variable once, in the order of the names.
     pub variables: Vec<Variable>,

@@ -225,6 +225,7 @@ impl ResumeRule {
 /// How an agent gets a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum PromptRule {
     /// Arguments with `{prompt}`: behind `--`, or in one word with its option, so that no prompt is taken for an option.
     Argument(Vec<OsText>),

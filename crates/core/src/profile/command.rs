@@ -72,6 +72,7 @@ pub struct AgentUse {
 
 /// Where the command is going to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Host {
     /// On this machine.
     Here {
@@ -95,6 +96,7 @@ pub struct AgentCommand<'a> {
 
 /// The commands of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BuiltCommand {
     /// The command that starts it.
     pub start: Command,
@@ -112,6 +114,7 @@ pub struct BuiltCommand {
 
 /// A flag that cannot be split in words, and is left out alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DroppedFlag {
     /// The profile.
     pub profile: ProfileName,

@@ -31,6 +31,7 @@ pub(super) fn list_or_line<'de, D: Deserializer<'de>>(
 /// A line that cannot be split is kept as it is: who builds a command of it is told, and gets none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
+#[non_exhaustive]
 pub enum Prefix {
     /// The words.
     List(Vec<OsText>),

@@ -13,6 +13,7 @@
 )]
 
 mod control;
+mod engine;
 mod ground;
 mod images;
 mod life;

@@ -4,7 +4,6 @@ use std::{process::ExitCode, sync::Arc};
 
 use groundcrew_core::id::ExecutorName;
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
-use groundcrew_supervisor::SupervisorSource;
 use groundcrew_testkit::conformance::{self, ExecutorFixture};
 
 fn main() -> ExitCode {
@@ -12,13 +11,9 @@ fn main() -> ExitCode {
         return code;
     }
     conformance::main(|ground| {
-        let executor = LocalExecutor::new(LocalConfig {
-            name: ExecutorName::new("local")?,
-            instances: ground.directory().join("instances"),
-            logs: ground.directory().join("logs"),
-            install: ground.install().clone(),
-            supervisor: SupervisorSource::SelfExec,
-        });
+        let name = ExecutorName::new("local")?;
+        let config = LocalConfig::new(name, ground.directory(), ground.install().clone());
+        let executor = LocalExecutor::new(config);
         Ok(ExecutorFixture::new(Arc::new(executor)))
     })
 }

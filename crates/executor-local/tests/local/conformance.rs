@@ -17,7 +17,6 @@ use groundcrew_core::{
     undo::Undone,
 };
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
-use groundcrew_supervisor::SupervisorSource;
 use groundcrew_testkit::conformance::{self, ExecutorFixture};
 
 crate::runner::tests![one_that_signals_only_the_leader_fails_the_case_for_it];
@@ -128,13 +127,9 @@ impl Instance for LeaderOnlyInstance {
 async fn one_that_signals_only_the_leader_fails_the_case_for_it() {
     let report = conformance::executor_where(
         |ground| {
-            let executor = LocalExecutor::new(LocalConfig {
-                name: ExecutorName::new("leader-only")?,
-                instances: ground.directory().join("instances"),
-                logs: ground.directory().join("logs"),
-                install: ground.install().clone(),
-                supervisor: SupervisorSource::SelfExec,
-            });
+            let name = ExecutorName::new("leader-only")?;
+            let config = LocalConfig::new(name, ground.directory(), ground.install().clone());
+            let executor = LocalExecutor::new(config);
             // What waits for the rest of the tree waits for ever.
             Ok(ExecutorFixture::new(Arc::new(LeaderOnly(executor)))
                 .with_patience(Duration::from_secs(10)))

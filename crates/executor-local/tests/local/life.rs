@@ -9,6 +9,7 @@ use groundcrew_core::{
     process::{EndCause, ExitStatus, Lease, Offset, ProcessPhase, Role, Signal},
     undo::Undone,
 };
+use groundcrew_executor_local::{LocalConfig, LocalExecutor};
 use groundcrew_supervisor::SupervisorSource;
 
 use crate::place::{
@@ -191,14 +192,8 @@ async fn c04_what_is_not_ours_is_kept() {
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("work"), "precious").unwrap();
     let identity = place.create(&mine, Lease::Unlimited).await;
-    let other =
-        groundcrew_executor_local::LocalExecutor::new(groundcrew_executor_local::LocalConfig {
-            name: "local".parse().unwrap(),
-            instances: place.root.path().join("instances"),
-            logs: place.root.path().join("logs"),
-            install: "another-install".parse().unwrap(),
-            supervisor: SupervisorSource::SelfExec,
-        });
+    let (name, install) = ("local".parse().unwrap(), "another-install".parse().unwrap());
+    let other = LocalExecutor::new(LocalConfig::new(name, place.root.path(), install));
     let link = fresh();
     std::os::unix::fs::symlink(&directory, place.directory(&link)).unwrap();
     let not_ours = |undone: Undone| match undone {
@@ -403,13 +398,13 @@ async fn unknown_options_are_refused_by_name() {
 async fn a_supervisor_that_does_not_come_up_says_why() {
     let place = Place::new();
     let with = |program: &str| {
-        groundcrew_executor_local::LocalExecutor::new(groundcrew_executor_local::LocalConfig {
-            name: "local".parse().unwrap(),
-            instances: place.root.path().join("instances"),
-            logs: place.root.path().join("logs"),
-            install: "install-of-the-test".parse().unwrap(),
-            supervisor: SupervisorSource::Path(program.into()),
-        })
+        let (name, install) = (
+            "local".parse().unwrap(),
+            "install-of-the-test".parse().unwrap(),
+        );
+        let mut config = LocalConfig::new(name, place.root.path(), install);
+        config.supervisor = SupervisorSource::Path(program.into());
+        LocalExecutor::new(config)
     };
     let script = place.root.path().join("program");
     std::fs::write(&script, "#!/bin/sh\necho 'no such luck' >&2\nexit 3\n").unwrap();

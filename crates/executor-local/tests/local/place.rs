@@ -22,7 +22,6 @@ use groundcrew_core::{
     },
 };
 use groundcrew_executor_local::{LocalConfig, LocalExecutor};
-use groundcrew_supervisor::SupervisorSource;
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
@@ -62,13 +61,9 @@ pub(crate) struct Place {
 }
 
 pub(crate) fn executor(root: &std::path::Path) -> LocalExecutor {
-    LocalExecutor::new(LocalConfig {
-        name: ExecutorName::new("local").unwrap(),
-        instances: root.join("instances"),
-        logs: root.join("logs"),
-        install: InstallId::new("install-of-the-test").unwrap(),
-        supervisor: SupervisorSource::SelfExec,
-    })
+    let install = InstallId::new("install-of-the-test").unwrap();
+    let name = ExecutorName::new("local").unwrap();
+    LocalExecutor::new(LocalConfig::new(name, root, install))
 }
 
 pub(crate) fn id(text: &str) -> InstanceId {

@@ -38,6 +38,7 @@ pub struct Upkeep(Arc<Inner>);
 
 /// Something in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trashed {
     /// Its name in the trash: the attempt and what it was to it.
     pub name: String,
@@ -67,6 +68,7 @@ pub struct Trashed {
 
 /// What emptying the trash came to, or would.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Emptied {
     /// What was deleted.
     pub removed: Vec<Trashed>,

@@ -16,6 +16,7 @@ use crate::files::{beneath, id::FileId, marker::Layout, marker::Marker, removal}
 
 /// A directory of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkspacePlace {
     /// The directory.
     pub path: PathBuf,

@@ -38,6 +38,7 @@ use crate::{
 
 /// What was brought back.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Restored {
     /// The run.
     pub run: RunId,

@@ -20,6 +20,7 @@ use crate::{
 
 /// A ref that keeps what was removed by force.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// The common git directory of the repository.
     pub repository: PathBuf,

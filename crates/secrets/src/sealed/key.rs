@@ -20,6 +20,7 @@ pub(super) const DRAFT: &str = "master.key.new";
 
 /// Where the master key is.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MasterKey {
     /// In `master.key` in the store's own directory; made by the first write.
     Own,

@@ -71,6 +71,7 @@ impl SealedConfig {
 
 /// A stored secret, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SecretEntry {
     /// Its name, and whose it is.
     pub id: SecretId,

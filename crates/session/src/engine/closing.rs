@@ -25,6 +25,7 @@ pub(super) enum Ending {
 
 /// What a cleanup pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CleanupReport {
     /// How many handles were tried.
     pub attempted: usize,

@@ -4,7 +4,10 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
 use groundcrew_core::error::{Error, ErrorKind};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::UnixStream,
+};
 
 use crate::socket;
 
@@ -43,7 +46,8 @@ impl Connector for UnixConnector {
     async fn open(&self) -> Result<Box<dyn ControlStream>, Error> {
         let mut tries = 0;
         loop {
-            let error = match socket::connect(&self.path).await {
+            let connected = socket::connect(&self.path).await;
+            let error = match connected.and_then(UnixStream::from_std) {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(error) => error,
             };

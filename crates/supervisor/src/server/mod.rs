@@ -218,7 +218,8 @@ fn remember_cgroup(start_file: &Path, cgroup: Option<&Path>) -> Result<(), Error
 }
 
 fn listen(start: &StartFile) -> Result<tokio::net::UnixListener, Error> {
-    socket::listen(&start.socket).map_err(|e| {
+    let listening = socket::listen(&start.socket).and_then(tokio::net::UnixListener::from_std);
+    listening.map_err(|e| {
         let error = if e.kind() == std::io::ErrorKind::AddrInUse {
             Error::new(
                 ErrorKind::AlreadyExists,

@@ -43,6 +43,7 @@ use sweep::{Known, Seen};
 
 /// Whether processes get a cgroup of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum CgroupPolicy {
     /// Where the machine and the user have one.
     #[default]

@@ -22,6 +22,7 @@ pub enum Outcome {
 
 /// A case and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Judged {
     /// The name of the case.
     pub name: String,

@@ -2,12 +2,11 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use groundcrew_core::{
     error::Error,
     id::TenantId,
-    secret::{SecretRef, SecretScope, SecretStore, SecretValue},
+    secret::{SecretRef, SecretScope, SecretStore},
 };
 
 use super::{
@@ -290,16 +289,5 @@ mod damaged {
             a_damaged_store_is_an_error(it).await?;
         }
         Ok(())
-    }
-}
-
-/// Knows no secret.
-#[derive(Debug)]
-pub(super) struct Nothing;
-
-#[async_trait]
-impl SecretStore for Nothing {
-    async fn reveal(&self, _: &SecretRef, _: &SecretScope) -> Result<Option<SecretValue>, Error> {
-        Ok(None)
     }
 }

@@ -85,6 +85,7 @@ impl FromStr for Action {
 
 /// One fault at one checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlannedFault {
     /// The checkpoint as its `Display` writes it, such as `prepare:worktree.branch-made`.
     pub point: String,

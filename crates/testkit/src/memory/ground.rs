@@ -14,6 +14,7 @@ use groundcrew_core::{
 
 /// Something that a preparer made, such as a directory or a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Thing {
     /// The attempt whose mark it carries; none is somebody else's.
     pub attempt: Option<AttemptId>,

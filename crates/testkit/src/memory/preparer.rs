@@ -18,6 +18,7 @@ use super::{ground::Thing, world::MemoryWorld};
 
 /// One resource that a memory preparer makes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MemoryResource {
     /// Its key; the one called `tree` is the workspace.
     pub key: String,

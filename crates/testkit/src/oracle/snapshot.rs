@@ -8,6 +8,7 @@ use std::{
 
 /// What kind of thing was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// A name below a root.
     Path,
@@ -94,6 +95,7 @@ impl Snapshot {
 
 /// One thing that is not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// What kind of thing.
     pub kind: Kind,

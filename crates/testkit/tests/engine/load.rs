@@ -14,7 +14,6 @@ use groundcrew_core::{
 use groundcrew_testkit::{
     faulty::{Action, FaultPlan, VerbFault},
     memory::MemoryExecutor,
-    recorder::Recorder,
 };
 
 use crate::support::{Machine, executor_name, request, runtime, size};
@@ -125,26 +124,22 @@ async fn f150_g25_what_cannot_be_taken_away_closes_its_class_and_no_other() {
     let other = ExecutorName::new("other").unwrap();
     for name in [executor_name(), other.clone()] {
         registry
-            .register(Registration {
-                executor: Arc::new(MemoryExecutor::new(&machine.world, name.clone())),
-                preparers: vec![Arc::new(machine.workspace_preparer())],
-                name,
-            })
+            .register(Registration::new(
+                Arc::new(MemoryExecutor::new(&machine.world, name)),
+                vec![Arc::new(machine.workspace_preparer())],
+            ))
             .unwrap();
     }
-    let launcher = Launcher::new(Parts {
-        install: machine.world.install().clone(),
+    let mut parts = Parts::new(
+        machine.world.install().clone(),
         registry,
-        store: Arc::new(machine.store.clone()),
-        locks: Arc::new(machine.locks.process()),
-        secrets: Arc::new(crate::support::Secrets::default()),
-        runtime_secrets: Arc::new(machine.world.runtime_secrets()),
-        profiles: Arc::new(machine.profiles.clone()),
-        directory: Arc::new(()),
-        events: Arc::new(Recorder::new()),
-        checkpoints: Arc::new(()),
-        policy: Policy::default(),
-    });
+        Arc::new(machine.store.clone()),
+        Arc::new(machine.locks.process()),
+    );
+    parts.secrets = Arc::new(crate::support::Secrets::default());
+    parts.runtime_secrets = Arc::new(machine.world.runtime_secrets());
+    parts.profiles = Arc::new(machine.profiles.clone());
+    let launcher = Launcher::new(parts);
     let refused = launcher.plan(request()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Backpressure);
     let pending = count.to_string();

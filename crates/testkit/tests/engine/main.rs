@@ -17,6 +17,7 @@ mod dropping;
 mod ensuring;
 mod equipment;
 mod events;
+mod following;
 mod gates;
 mod handshakes;
 mod keeping;

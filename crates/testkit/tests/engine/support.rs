@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use groundcrew_core::{
-    LaunchError, Launched, Launcher, Parts, Plan, Policy, Registration, Registry, Ticket,
+    LaunchError, Launched, Launcher, Parts, Plan, Registration, Registry, Ticket,
     command::Command,
     error::{Error, ErrorKind},
     executor::Executor,
@@ -117,32 +117,32 @@ impl Machine {
         let preparers = preparers.into_iter().zip([&workspace, &things]);
         let mut registry = Registry::new();
         registry
-            .register(Registration {
-                name: executor_name(),
-                executor: Arc::new(FaultyExecutor::new(executor, &executor_faults)),
-                preparers: preparers
+            .register(Registration::new(
+                Arc::new(FaultyExecutor::new(executor, &executor_faults)),
+                preparers
                     .map(|(inner, faults)| Arc::new(FaultyPreparer::new(inner, faults)) as _)
                     .collect(),
-            })
+            ))
             .unwrap();
         let recorder = Recorder::new();
         let checkpoints = Arc::new(Faulty::new(plan));
         let locks = self.locks.process();
         let directory = Arc::new(Directory::default());
         let secrets = Arc::new(Secrets::default());
-        let launcher = Launcher::new(Parts {
-            profiles: Arc::new(self.profiles.clone()),
-            runtime_secrets: Arc::new(self.world.runtime_secrets()),
-            install: self.world.install().clone(),
+        let rows = FaultyStore::new(Arc::new(self.store.clone()), &store);
+        let mut parts = Parts::new(
+            self.world.install().clone(),
             registry,
-            store: Arc::new(FaultyStore::new(Arc::new(self.store.clone()), &store)),
-            locks: Arc::new(locks.clone()),
-            secrets: Arc::clone(&secrets) as _,
-            directory: Arc::clone(&directory) as _,
-            events: Arc::new(recorder.clone()),
-            checkpoints: Arc::clone(&checkpoints) as _,
-            policy: Policy::default(),
-        });
+            Arc::new(rows),
+            Arc::new(locks.clone()),
+        );
+        parts.profiles = Arc::new(self.profiles.clone());
+        parts.runtime_secrets = Arc::new(self.world.runtime_secrets());
+        parts.secrets = Arc::clone(&secrets) as _;
+        parts.directory = Arc::clone(&directory) as _;
+        parts.events = Arc::new(recorder.clone());
+        parts.checkpoints = Arc::clone(&checkpoints) as _;
+        let launcher = Launcher::new(parts);
         Process {
             launcher,
             recorder,

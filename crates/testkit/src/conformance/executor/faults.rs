@@ -10,7 +10,6 @@ use groundcrew_core::{
     env::{Definition, Key, Tier},
     error::{Chain, Error, ErrorKind},
     process::Lease,
-    profile::MemoryProfiles,
     request::{AgentSpec, LaunchRequest, Mode},
     script::Script,
     store::StateStore as _,
@@ -101,28 +100,21 @@ impl Crew {
         let verbs = VerbFaults::new();
         let directory = fixture.directory.clone().unwrap_or(ground.workspace());
         let mut registry = Registry::new();
-        registry.register(Registration {
-            name: fixture.executor.name().clone(),
-            executor: Arc::new(FaultyExecutor::new(Arc::clone(&fixture.executor), &verbs)),
-            preparers: vec![Arc::new(GivenWorkspace::new(
-                ground.workspace(),
-                directory,
-            )?)],
-        })?;
+        let preparer = GivenWorkspace::new(ground.workspace(), directory)?;
+        let executor = FaultyExecutor::new(Arc::clone(&fixture.executor), &verbs);
+        registry.register(Registration::new(
+            Arc::new(executor),
+            vec![Arc::new(preparer)],
+        ))?;
         let (recorder, checkpoints) = (Recorder::new(), Arc::new(Faulty::new(plan)));
-        let launcher = Launcher::new(Parts {
-            install: ground.install().clone(),
-            registry,
-            store: Arc::new(store.clone()),
-            locks: Arc::new(MemoryLocks::new()),
-            secrets: Arc::new(crate::conformance::secrets::Nothing),
-            runtime_secrets: Arc::new(MemoryRuntimeSecrets::default()),
-            profiles: Arc::new(MemoryProfiles::default()),
-            directory: Arc::new(()),
-            events: Arc::new(recorder.clone()),
-            checkpoints: Arc::clone(&checkpoints) as _,
-            policy: policy(),
-        });
+        let install = ground.install().clone();
+        let (store_part, locks) = (Arc::new(store.clone()), Arc::new(MemoryLocks::new()));
+        let mut parts = Parts::new(install, registry, store_part, locks);
+        parts.runtime_secrets = Arc::new(MemoryRuntimeSecrets::default());
+        parts.events = Arc::new(recorder.clone());
+        parts.checkpoints = Arc::clone(&checkpoints) as _;
+        parts.policy = policy();
+        let launcher = Launcher::new(parts);
         Ok(Self {
             launcher,
             store,
