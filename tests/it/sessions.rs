@@ -181,7 +181,7 @@ async fn a_start_or_a_resume_that_is_dropped_anywhere_leaves_nothing_in_proc() {
             break;
         }
         place.until_nothing_runs(&format!("a start dropped after {polls} polls"));
-        assert_eq!(engine.owned(&session), 0);
+        until("it owns nothing", || engine.owned(&session) == 0);
         dropped += 1;
     }
     assert!(dropped >= 4, "it was dropped at {dropped} places");

@@ -492,16 +492,15 @@ impl Executor for DockerExecutor {
         }
         // The engine may be about to make it, or to start it, which brings back what was removed meanwhile.
         let until = asked.map(|asked| asked.max(self.engine.answering_since()) + life::LATE);
+        // One that comes late has its volumes before it is listed, however long ago it was asked for.
+        let patient = Instant::now() + life::GOING;
         loop {
             if chosen.is_some() || !things.carriers.is_empty() || !things.volumes.is_empty() {
                 let taken = self.take(id, place.as_ref(), chosen.as_ref(), &things);
                 match taken.await {
                     Ok(()) => removed = true,
                     // A container that came meanwhile has one of the volumes: the next look shows it.
-                    Err(error)
-                        if error.kind() == ErrorKind::Conflict
-                            && until.is_some_and(|until| Instant::now() < until) =>
-                    {
+                    Err(error) if is_in_use(&error) && Instant::now() < patient => {
                         tokio::time::sleep(life::LOOK).await;
                     }
                     Err(error) => return Err(error),
@@ -564,6 +563,13 @@ impl Executor for DockerExecutor {
         ids.dedup();
         Ok(ids)
     }
+}
+
+/// Whether the engine refuses to remove something because a container has it.
+fn is_in_use(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict
+        && error.get("volume").is_some()
+        && error.get("status").is_some()
 }
 
 /// Whether an error leaves open what the engine does with the request.
