@@ -500,7 +500,7 @@ impl Executor for DockerExecutor {
                 match taken.await {
                     Ok(()) => removed = true,
                     // A container that came meanwhile has one of the volumes: the next look shows it.
-                    Err(error) if is_in_use(&error) && Instant::now() < patient => {
+                    Err(error) if volumes::is_in_use(&error) && Instant::now() < patient => {
                         tokio::time::sleep(life::LOOK).await;
                     }
                     Err(error) => return Err(error),
@@ -563,13 +563,6 @@ impl Executor for DockerExecutor {
         ids.dedup();
         Ok(ids)
     }
-}
-
-/// Whether the engine refuses to remove something because a container has it.
-fn is_in_use(error: &Error) -> bool {
-    error.kind() == ErrorKind::Conflict
-        && error.get("volume").is_some()
-        && error.get("status").is_some()
 }
 
 /// Whether an error leaves open what the engine does with the request.

@@ -48,6 +48,13 @@ pub(crate) fn is_of_image(id: &InstanceId, name: &str) -> bool {
     index.is_some_and(|index| index.parse::<usize>().is_ok())
 }
 
+/// Whether the engine refuses to remove a volume because a container has it.
+pub(crate) fn is_in_use(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict
+        && error.get("volume").is_some()
+        && error.get("status").is_some()
+}
+
 /// A volume, as a list shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
