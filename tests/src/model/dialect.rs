@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 pub(crate) trait Dialect: std::fmt::Debug + Send {
     /// Returns the media type of its text.
     fn kind(&self) -> &'static str {
-        "text/event-stream"
+        kind(true)
     }
     /// Begins it.
     fn opening(&mut self) -> String;
@@ -60,4 +60,13 @@ pub(crate) fn text_of(content: &Value) -> String {
 /// Returns the members of a list, and nothing where there is none.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the type of an answer, in a stream or whole.
+pub(super) fn kind(streamed: bool) -> &'static str {
+    if streamed {
+        "text/event-stream"
+    } else {
+        "application/json"
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    dialect::{Dialect, list, text_of},
+    dialect::{Dialect, kind, list, text_of},
     question::Question,
 };
 
@@ -73,11 +73,7 @@ fn message(parts: &Value, reason: Option<&str>) -> String {
 
 impl Dialect for Gemini {
     fn kind(&self) -> &'static str {
-        if self.streamed {
-            "text/event-stream"
-        } else {
-            "application/json"
-        }
+        kind(self.streamed)
     }
 
     fn opening(&mut self) -> String {

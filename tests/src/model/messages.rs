@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    dialect::{Dialect, list, text_of},
+    dialect::{Dialect, kind, list, text_of},
     question::Question,
 };
 
@@ -107,11 +107,7 @@ impl Messages {
 
 impl Dialect for Messages {
     fn kind(&self) -> &'static str {
-        if self.streamed {
-            "text/event-stream"
-        } else {
-            "application/json"
-        }
+        kind(self.streamed)
     }
 
     fn opening(&mut self) -> String {
