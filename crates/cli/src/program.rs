@@ -150,6 +150,7 @@ impl Context {
             sessions: state.quick_chat(),
             trash: state.trash(),
             locks: state.locks_path(),
+            git: self.git(),
             install: state.install().clone(),
         })?;
         let (install, registry) = (state.install().clone(), self.registry(&state, &local)?);
@@ -204,12 +205,7 @@ impl Context {
                 trash: state.trash(),
                 locks: state.locks_path(),
                 install: state.install().clone(),
-                git: GitProgram::Search(
-                    self.surroundings
-                        .variable("PATH")
-                        .unwrap_or_default()
-                        .to_owned(),
-                ),
+                git: self.git(),
                 user: self.user_git_config(),
                 template: None,
                 transport: self.transport(),
@@ -318,6 +314,11 @@ impl Context {
         Transport {
             variables: variables.collect(),
         }
+    }
+
+    fn git(&self) -> GitProgram {
+        let search = self.surroundings.variable("PATH").unwrap_or_default();
+        GitProgram::Search(search.to_owned())
     }
 
     /// Finds the user's git configuration where git looks for it.

@@ -19,11 +19,14 @@ use rustix::{
 
 use super::{beneath, id::FileId};
 
+/// How often a tree is gone through that others still write into: more is no accident, but somebody who does not stop.
+const MOST_PASSES: u32 = 1000;
+
 /// Deletes `name` in `parent`, whatever it is; nothing there is success.
 ///
 /// # Errors
 ///
-/// The first thing that cannot be deleted, by its path: a mount point, an immutable file.
+/// The first thing that cannot be deleted, by its path: a mount point, an immutable file, a directory that is always filled again.
 pub(crate) fn remove(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<(), Error> {
     match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
@@ -36,15 +39,25 @@ pub(crate) fn remove(parent: &OwnedFd, name: &OsStr, shown: &Path) -> Result<(),
         }
         Ok(_) => {}
     }
-    let mut walk = Walk {
-        shown,
-        way: Vec::new(),
-        at: enter(parent, name).map_err(|errno| blocked("failed to enter", shown, errno))?,
-    };
-    while walk.step()? {}
-    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(blocked("failed to delete", shown, errno)),
+    let mut passes = 0;
+    loop {
+        let at = match enter(parent, name) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other.map_err(|errno| blocked("failed to enter", shown, errno))?,
+        };
+        let mut walk = Walk {
+            shown,
+            way: Vec::new(),
+            at,
+        };
+        while walk.step()? {}
+        passes += 1;
+        match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            // A git that cleans up puts locks into the entry of a worktree that is about to go.
+            Err(Errno::NOTEMPTY) if passes < MOST_PASSES => {}
+            Err(errno) => return Err(blocked("failed to delete", shown, errno)),
+        }
     }
 }
 
@@ -218,6 +231,25 @@ mod tests {
         assert!(root.join("t").symlink_metadata().is_err());
         assert!(root.join("victim/data").is_file());
         remove_in(root, "t").unwrap();
+    }
+
+    #[test]
+    fn f096_what_is_put_into_a_tree_while_it_goes_goes_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("t");
+        // One turn may miss the moment between the last look and the removal; not all of them do.
+        for _ in 0..200 {
+            fs::create_dir(&tree).unwrap();
+            let lock = tree.join("HEAD.lock");
+            let other = std::thread::spawn(move || {
+                while fs::write(&lock, "").is_ok() {
+                    let _gone = fs::remove_file(&lock);
+                }
+            });
+            remove_in(root.path(), "t").unwrap();
+            other.join().unwrap();
+            assert!(!tree.exists());
+        }
     }
 
     /// Far more than the descriptors that a process may have by default.

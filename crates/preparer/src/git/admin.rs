@@ -251,7 +251,7 @@ pub(crate) fn sweep(common: &Path) -> Result<(), Error> {
 }
 
 /// Lists files of an entry's directory whose names end in `.lock`.
-pub(crate) fn stale_locks(entry: &Path) -> Result<Vec<String>, Error> {
+pub(crate) fn locks(entry: &Path) -> Result<Vec<String>, Error> {
     let failed = |error| {
         Error::io("failed to list a worktree's git directory", error).with("path", entry.display())
     };

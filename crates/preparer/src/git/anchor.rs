@@ -7,7 +7,13 @@ use std::path::Path;
 use git2::{ErrorCode, Oid, Repository};
 use groundcrew_core::error::Error;
 
-use super::{leftover, patience::while_locked, repository::git_error};
+use super::{
+    command::Git,
+    deletion::{Deleted, delete},
+    leftover,
+    patience::{ref_error, while_locked},
+    repository::git_error,
+};
 
 /// What deleting it would mean.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +32,7 @@ pub(crate) fn hold(repository: &Repository, name: &str, base: Oid) -> Result<(),
         repository
             .reference(name, base, false, "groundcrew: start point")
             .map(drop)
-            .map_err(|error| git_error("failed to hold the start point", error).with("ref", name))
+            .map_err(|error| ref_error("failed to hold the start point", error).with("ref", name))
     })
 }
 
@@ -41,30 +47,21 @@ pub(crate) fn look(repository: &Repository, name: &str, base: Oid) -> Result<Hel
 }
 
 /// Deletes it if it is where it was put, and what a killed process left of it. The caller holds the lock of the repository.
-pub(crate) fn let_go(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
+pub(crate) fn let_go(
+    git: &Git,
+    repository: &Repository,
+    name: &str,
+    base: Oid,
+) -> Result<Held, Error> {
     let file = repository.commondir().join(name);
     // A process of ours that died over this very deletion left its lock; nobody else uses the name.
     unlock(&file)?;
-    let held = while_locked(|| delete(repository, name, base))?;
+    let mut held = look(repository, name, base)?;
+    if held == Held::Ours && delete(git, repository, name, base, None)? == Deleted::Moved {
+        held = look(repository, name, base)?;
+    }
     unlock(&file)?;
     leftover::prune(&file, &repository.commondir().join("refs"));
-    Ok(held)
-}
-
-/// Returns what it saw under the lock of the ref.
-fn delete(repository: &Repository, name: &str, base: Oid) -> Result<Held, Error> {
-    let failed = |error| git_error("failed to delete a ref of ours", error).with("ref", name);
-    match look(repository, name, base)? {
-        Held::Ours => {}
-        other => return Ok(other),
-    }
-    let mut transaction = repository.transaction().map_err(failed)?;
-    transaction.lock_ref(name).map_err(failed)?;
-    let held = look(repository, name, base)?;
-    if held == Held::Ours {
-        transaction.remove(name).map_err(failed)?;
-        transaction.commit().map_err(failed)?;
-    }
     Ok(held)
 }
 
@@ -103,10 +100,16 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (repository, base) = held(root.path());
         std::fs::write(root.path().join(format!("{NAME}.lock")), "").unwrap();
-        assert_eq!(let_go(&repository, NAME, base).unwrap(), Held::Ours);
+        assert_eq!(
+            let_go(&Git::of_tests(), &repository, NAME, base).unwrap(),
+            Held::Ours
+        );
         assert_eq!(look(&repository, NAME, base).unwrap(), Held::Gone);
         assert!(!root.path().join("refs/groundcrew").exists());
-        assert_eq!(let_go(&repository, NAME, base).unwrap(), Held::Gone);
+        assert_eq!(
+            let_go(&Git::of_tests(), &repository, NAME, base).unwrap(),
+            Held::Gone
+        );
     }
 
     #[test]
@@ -114,7 +117,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (repository, base) = held(root.path());
         let other = Oid::from_bytes(&[7; 20]).unwrap();
-        let moved = let_go(&repository, NAME, other).unwrap();
+        let moved = let_go(&Git::of_tests(), &repository, NAME, other).unwrap();
         assert_eq!(moved, Held::Moved(base));
         assert_eq!(look(&repository, NAME, base).unwrap(), Held::Ours);
     }

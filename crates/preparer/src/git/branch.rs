@@ -14,9 +14,9 @@ use groundcrew_core::{
 use super::{
     admin,
     command::{Call, Git},
+    deletion::{Deleted, delete},
     history::{self, Holder},
     leftover,
-    patience::while_locked,
     repository::git_error,
 };
 use crate::text;
@@ -185,57 +185,22 @@ impl Branch<'_> {
     /// `Conflict` when one of them moved meanwhile; nothing is deleted then.
     pub(crate) fn delete(
         &self,
+        git: &Git,
         repository: &Repository,
         tip: Oid,
         holder: Option<&Holder>,
     ) -> Result<(), Error> {
         // A process of ours that died over this very deletion left its lock; nobody else uses the name.
         self.unlock()?;
-        while_locked(|| self.delete_at(repository, tip, holder))?;
-        self.sweep()
-    }
-
-    fn delete_at(
-        &self,
-        repository: &Repository,
-        tip: Oid,
-        holder: Option<&Holder>,
-    ) -> Result<(), Error> {
-        let failed =
-            |error| git_error("failed to delete the branch", error).with("branch", self.name);
-        let mut transaction = repository.transaction().map_err(failed)?;
-        let name = self.full();
-        transaction.lock_ref(&name).map_err(failed)?;
-        if let Some((holder, _)) = holder {
-            transaction.lock_ref(holder).map_err(failed)?;
-        }
-        let at = match repository.refname_to_id(&name) {
-            // An earlier try got that far.
-            Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
-            other => other.map_err(failed)?,
-        };
-        let moved = at != tip
-            || match holder {
-                Some((holder, id)) => {
-                    repository
-                        .find_reference(holder)
-                        .and_then(|reference| reference.peel_to_commit())
-                        .map_err(failed)?
-                        .id()
-                        != *id
-                }
-                None => false,
-            };
-        if moved {
-            return Err(Error::new(
+        match delete(git, repository, &self.full(), tip, holder)? {
+            Deleted::Gone => self.sweep(),
+            Deleted::Moved => Err(Error::new(
                 ErrorKind::Conflict,
                 "the branch, or the ref that holds its commits, moved meanwhile",
             )
             .with("branch", self.name)
-            .retryable(true));
+            .retryable(true)),
         }
-        transaction.remove(&name).map_err(failed)?;
-        transaction.commit().map_err(failed)
     }
 
     /// Removes the lock of its ref if a process that died left it.
@@ -318,7 +283,9 @@ mod tests {
                 .unwrap();
             let lock = repository.commondir().join("refs/heads/topic/x.lock");
             std::fs::write(&lock, held).unwrap();
-            branch.delete(&repository, base, None).unwrap();
+            branch
+                .delete(&Git::of_tests(), &repository, base, None)
+                .unwrap();
             assert!(matches!(branch.judge(&repository), Ok(Verdict::Gone)));
             assert!(!lock.exists());
             assert!(!repository.commondir().join("refs/heads/topic").exists());

@@ -32,7 +32,7 @@ use crate::{
 const KEPT_OUTPUT: usize = 64 * 1024;
 
 /// Settings of every call; each closes one door.
-const SETTINGS: [(&str, &str); 18] = [
+const SETTINGS: [(&str, &str); 20] = [
     // No hook runs, whether it is in the repository or named by its configuration.
     ("core.hooksPath", "/dev/null"),
     // Queries for changed files start a program.
@@ -52,6 +52,9 @@ const SETTINGS: [(&str, &str); 18] = [
     ("safe.bareRepository", "explicit"),
     // No upstream is written: that takes the lock of the configuration, which fails when many do it at once.
     ("branch.autoSetupMerge", "false"),
+    // One that cleans up locks each ref for a moment; the default is a tenth of a second.
+    ("core.filesRefLockTimeout", "5000"),
+    ("core.packedRefsTimeout", "5000"),
     // The user's attribute file could name filters.
     ("core.attributesFile", "/dev/null"),
     // A split index keeps half of itself in another file.
@@ -155,6 +158,12 @@ impl Git {
         }
     }
 
+    /// The one that tests find.
+    #[cfg(test)]
+    pub(crate) fn of_tests() -> Self {
+        Self::find(&GitProgram::Search("/usr/local/bin:/usr/bin:/bin".into())).unwrap()
+    }
+
     /// The directories where its own programs are searched, written like the value of `PATH`.
     pub(crate) fn search(&self) -> &OsStr {
         &self.search
@@ -251,6 +260,31 @@ impl Git {
             return Ok(output.stdout);
         }
         Err(failure(doing, &output))
+    }
+
+    /// Runs git with that on its stdin and blocks the thread; for calls that end by themselves, where nothing is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// That of starting it. A status that is not zero is no error here.
+    pub(crate) fn run_blocking(&self, call: &Call<'_>, stdin: &[u8]) -> Result<Output, Error> {
+        use std::io::Write as _;
+
+        let failed = |error| Error::io("failed to run git", error);
+        let mut command = self.command(call)?.into_std();
+        let mut child = command.stdin(Stdio::piped()).spawn().map_err(|error| {
+            Error::io("failed to start git", error).with("program", self.program.display())
+        })?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // One that ended early says why by its status.
+            let _read_or_not = pipe.write_all(stdin);
+        }
+        let output = child.wait_with_output().map_err(failed)?;
+        Ok(Output {
+            status: output.status,
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
     }
 
     /// Asks what the configuration says; nothing where nothing matches.

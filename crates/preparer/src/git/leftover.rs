@@ -37,11 +37,12 @@ pub(super) fn remove_file(path: &Path) -> Result<(), Error> {
 pub(super) fn prune(file: &Path, root: &Path) {
     let mut directory = file.parent();
     while let Some(path) = directory.filter(|path| path.starts_with(root) && *path != root) {
-        // Not empty, or gone: both are fine.
-        if rustix::fs::rmdir(path).is_err() {
-            break;
+        match rustix::fs::rmdir(path) {
+            // Git, which deletes refs, takes some of them along.
+            Ok(()) | Err(rustix::io::Errno::NOENT) => directory = path.parent(),
+            // Not empty: others are in it.
+            Err(_) => break,
         }
-        directory = path.parent();
     }
 }
 

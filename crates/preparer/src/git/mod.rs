@@ -1,4 +1,4 @@
-//! Git: libgit2 for every read, the git program for what makes worktrees.
+//! Git: libgit2 for every read, the git program for what makes worktrees and deletes refs.
 
 pub(crate) mod admin;
 pub(crate) mod anchor;
@@ -6,6 +6,7 @@ pub(crate) mod branch;
 pub(crate) mod clone;
 pub(crate) mod command;
 mod counts;
+mod deletion;
 pub(crate) mod history;
 pub(crate) mod identity;
 pub(crate) mod ignore;

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use git2::{ErrorClass, ErrorCode};
 use groundcrew_core::error::{Error, ErrorKind};
+
+use super::repository::git_error;
 
 /// How long a lock of git's is waited for; a clean-up of many refs takes a fraction of it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,6 +19,16 @@ const PAUSE: Duration = Duration::from_millis(10);
 )]
 fn pause() {
     std::thread::sleep(PAUSE);
+}
+
+/// Makes an error of a ref that could not be written; one that the next try may not meet is [`ErrorKind::Unavailable`].
+///
+/// A clean-up takes empty directories of refs away, also one that libgit2 has just made for a lock.
+pub(crate) fn ref_error(message: &'static str, error: git2::Error) -> Error {
+    if error.code() == ErrorCode::NotFound && error.class() == ErrorClass::Os {
+        return Error::new(ErrorKind::Unavailable, message).with_source(error);
+    }
+    git_error(message, error)
 }
 
 /// Does something again for as long as a lock is in its way; blocks the thread.

@@ -19,6 +19,7 @@ use rustix::{
 use super::{
     identity::{EMAIL, NAME},
     inspect::{Differences, Entry, executable},
+    patience::{ref_error, while_locked},
     repository::git_error,
 };
 use crate::{files::beneath, naming};
@@ -43,8 +44,10 @@ pub(crate) struct Saved<'a> {
     pub(crate) tips: &'a [Oid],
 }
 
+const DOING: &str = "failed to make a snapshot";
+
 fn failed(error: git2::Error) -> Error {
-    git_error("failed to make a snapshot", error)
+    git_error(DOING, error)
 }
 
 impl Saved<'_> {
@@ -117,9 +120,12 @@ impl Saved<'_> {
                 Ok(taken) if taken.target() == Some(id) => return Ok(name),
                 Ok(_) => number += 1,
                 Err(error) if error.code() == git2::ErrorCode::NotFound => {
-                    self.repository
-                        .reference(&name, id, false, "groundcrew: snapshot")
-                        .map_err(failed)?;
+                    while_locked(|| {
+                        self.repository
+                            .reference(&name, id, false, "groundcrew: snapshot")
+                            .map(drop)
+                            .map_err(|error| ref_error(DOING, error))
+                    })?;
                     return Ok(name);
                 }
                 Err(error) => return Err(failed(error)),

@@ -31,6 +31,7 @@ use crate::{
     },
     git::{
         anchor::{self, Held},
+        patience::{ref_error, while_locked},
         repository::{git_error, open_common},
     },
     worktree::resource::{Kind, Resource},
@@ -240,9 +241,9 @@ fn branch(
     resource: &Resource,
     origin: &Origin,
 ) -> Result<Option<String>, Error> {
-    let failed = |error| {
-        git_error("failed to bring the branch back", error).with("branch", &resource.part.branch)
-    };
+    const DOING: &str = "failed to bring the branch back";
+    let failed = |error| git_error(DOING, error).with("branch", &resource.part.branch);
+    let unwritten = |error| ref_error(DOING, error).with("branch", &resource.part.branch);
     let Some(tip) = tip(origin)? else {
         return Ok(None);
     };
@@ -259,11 +260,14 @@ fn branch(
             );
         }
     }
-    repository.reference_ensure_log(&name).map_err(failed)?;
     // Create-only: whoever made one of that name meanwhile keeps it.
-    repository
-        .reference(&name, tip, false, &resource.mark())
-        .map_err(failed)?;
+    while_locked(|| {
+        repository.reference_ensure_log(&name).map_err(unwritten)?;
+        repository
+            .reference(&name, tip, false, &resource.mark())
+            .map(drop)
+            .map_err(unwritten)
+    })?;
     Ok(Some(resource.part.branch.clone()))
 }
 

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use groundcrew_core::id::InstallId;
 
-use crate::files::{lock::RepositoryLocks, trash::Trash};
+use crate::{
+    config::GitProgram,
+    files::{lock::RepositoryLocks, trash::Trash},
+};
 
 /// Where everything is that outlives runs.
 #[derive(Clone, Debug)]
@@ -19,6 +22,8 @@ pub struct UpkeepConfig {
     pub trash: PathBuf,
     /// The directory of lock files.
     pub locks: PathBuf,
+    /// The git program, which deletes snapshots.
+    pub git: GitProgram,
     /// The installation.
     pub install: InstallId,
 }

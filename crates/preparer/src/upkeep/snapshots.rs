@@ -13,6 +13,7 @@ use crate::{
     files::id::FileId,
     git::{
         anchor::{self, Held},
+        command::Git,
         repository::{discover, git_error, open_common},
         snapshot::SNAPSHOTS,
     },
@@ -115,8 +116,9 @@ pub(super) fn remove(inner: &Inner, snapshot: &Snapshot) -> Result<(), Error> {
         return Ok(());
     };
     let _lock = inner.locks.lock_blocking(id)?;
+    let git = Git::find(&inner.config.git)?;
     let repository = open_common(common)?;
-    match anchor::let_go(&repository, &snapshot.name, at)? {
+    match anchor::let_go(&git, &repository, &snapshot.name, at)? {
         Held::Ours | Held::Gone => {}
         Held::Moved(id) => {
             return Err(

@@ -28,6 +28,7 @@ use crate::{
     git::{
         admin::{self, Head},
         command::{Call, Git, failure},
+        patience::while_locked,
         repository::{git_error, open_common, open_exact},
     },
 };
@@ -212,22 +213,27 @@ pub(super) fn attach(resource: &Resource) -> Result<PathBuf, Error> {
         )
         .with("path", resource.part.tree.display())
     })?;
-    open_exact(&entry)?
-        .set_head(&format!("refs/heads/{}", resource.part.branch))
-        .map_err(|error| git_error("failed to put the worktree on its branch", error))?;
+    let repository = open_exact(&entry)?;
+    let name = format!("refs/heads/{}", resource.part.branch);
+    while_locked(|| {
+        repository
+            .set_head(&name)
+            .map_err(|error| git_error("failed to put the worktree on its branch", error))
+    })?;
     Ok(entry)
 }
 
 /// Makes sure that what git said it did is so: it has said so with nothing done.
 pub(super) fn verify(resource: &Resource, entry: &Path) -> Result<(), Error> {
-    let wrong = |what: String| {
+    let incomplete = |kind, what: String| {
         Error::new(
-            ErrorKind::Unexpected,
+            kind,
             "git said that the worktree is complete, but it is not",
         )
         .with("path", resource.part.tree.display())
         .with_source(what)
     };
+    let wrong = |what| incomplete(ErrorKind::Unexpected, what);
     let name = format!("refs/heads/{}", resource.part.branch);
     if admin::read_head(entry)? != Some(Head::Branch(name.clone())) {
         return Err(wrong("HEAD is not on the branch".to_owned()));
@@ -243,9 +249,14 @@ pub(super) fn verify(resource: &Resource, entry: &Path) -> Result<(), Error> {
     if tip != resource.part.base {
         return Err(wrong(format!("the branch is at {tip}")));
     }
-    if let Some(lock) = admin::stale_locks(entry)?.first() {
-        return Err(wrong(format!("{lock} is left")));
-    }
+    // One that cleans up the repository locks the HEAD of each worktree for a moment.
+    while_locked(|| match admin::locks(entry)?.first() {
+        Some(lock) => Err(incomplete(
+            ErrorKind::Unavailable,
+            format!("{lock} is left"),
+        )),
+        None => Ok(()),
+    })?;
     let index = git2::Index::open(&entry.join("index"))
         .map_err(|error| wrong(format!("the index cannot be read: {error}")))?;
     let tree = repository

@@ -11,6 +11,7 @@ use crate::{
     git::{
         anchor::{self, Held},
         branch::Verdict,
+        command::Git,
         history, pack,
         repository::open_common,
         snapshot::Saved,
@@ -69,11 +70,12 @@ pub(super) fn undo_base(
         return without(resource, options);
     }
     let _lock = shared.locks.lock_blocking(resource.part.common_id)?;
+    let git = Git::find(&shared.config.git)?;
     let repository = open_common(&resource.part.common)?;
     let name = resource.base_ref();
     pack::sweep(&resource.part.common, &resource.mark())?;
     Ok(
-        match anchor::let_go(&repository, &name, resource.part.base)? {
+        match anchor::let_go(&git, &repository, &name, resource.part.base)? {
             Held::Gone => Undone::AlreadyGone,
             Held::Ours => Undone::REMOVED,
             Held::Moved(id) => Undone::NotOurs(format!("{name} was moved to {id}")),
@@ -116,6 +118,7 @@ pub(super) fn undo_branch(
     if let Some(finding) = checked_out {
         return Ok(Undone::Kept(vec![finding]));
     }
+    let git = Git::find(&shared.config.git)?;
     match verdict {
         Verdict::Holds { commits, .. } if !options.force => Ok(Undone::Kept(
             history::finding(&repository, &commits)
@@ -130,13 +133,13 @@ pub(super) fn undo_branch(
                 tips: &commits,
             }
             .commits()?;
-            branch.delete(&repository, tip, None)?;
+            branch.delete(&git, &repository, tip, None)?;
             Ok(Undone::Removed {
                 snapshot: Some(snapshot),
             })
         }
         Verdict::Free { tip, holder } => {
-            branch.delete(&repository, tip, holder.as_ref())?;
+            branch.delete(&git, &repository, tip, holder.as_ref())?;
             Ok(Undone::REMOVED)
         }
         Verdict::Gone | Verdict::NotOurs(_) => Ok(Undone::AlreadyGone),

@@ -13,6 +13,7 @@ use crate::{
     git::{
         branch::Verdict,
         history, lfs, pack,
+        patience::{ref_error, while_locked},
         repository::{git_error, open_common},
     },
     text,
@@ -73,9 +74,9 @@ fn put(
     clone: &Repository,
     tip: Oid,
 ) -> Result<Option<Vec<Finding>>, Error> {
-    let failed = |error| {
-        git_error("failed to bring the branch back", error).with("branch", &resource.part.branch)
-    };
+    const DOING: &str = "failed to bring the branch back";
+    let failed = |error| git_error(DOING, error).with("branch", &resource.part.branch);
+    let unwritten = |error| ref_error(DOING, error).with("branch", &resource.part.branch);
     let mark = resource.mark();
     let branch = resource.branch(&mark);
     let name = branch.full();
@@ -103,17 +104,27 @@ fn put(
             if let Some(finding) = branch.checked_out()? {
                 return Ok(Some(vec![finding]));
             }
-            source
-                .reference_matching(&name, tip, true, at, "groundcrew: brought back")
-                .map_err(failed)?;
+            while_locked(|| {
+                source
+                    .reference_matching(&name, tip, true, at, "groundcrew: brought back")
+                    .map(drop)
+                    .map_err(unwritten)
+            })?;
             Ok(None)
         }
         None => {
-            source.reference_ensure_log(&name).map_err(failed)?;
-            match source.reference(&name, tip, false, &mark) {
-                Ok(_) => Ok(None),
-                Err(error) if error.code() == ErrorCode::Exists => taken("was made meanwhile"),
-                Err(error) => Err(failed(error)),
+            let made = while_locked(|| {
+                source.reference_ensure_log(&name).map_err(unwritten)?;
+                match source.reference(&name, tip, false, &mark) {
+                    Ok(_) => Ok(true),
+                    Err(error) if error.code() == ErrorCode::Exists => Ok(false),
+                    Err(error) => Err(unwritten(error)),
+                }
+            })?;
+            if made {
+                Ok(None)
+            } else {
+                taken("was made meanwhile")
             }
         }
     }

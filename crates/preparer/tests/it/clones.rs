@@ -476,19 +476,44 @@ async fn a_clone_of_a_clone_that_shares_depends_on_nothing() {
     assert!(!try_git(shared.tree(), &["fsck", "--full"]).0);
 }
 
+/// Cleans up a repository again and again until it is dropped.
+struct CleanUps {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl CleanUps {
+    fn of(fixture: &Arc<Fixture>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let (fixture, stop) = (Arc::clone(fixture), Arc::clone(&stop));
+            move || {
+                while !stop.load(Ordering::Relaxed) {
+                    // It may meet a lock of ours, or an entry that is half made: then it tries again, as a person would.
+                    let _either = try_git(&fixture.repository, &["gc", "-q", "--prune=now"]);
+                }
+            }
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for CleanUps {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn f080_f096_sixty_four_worktrees_and_clones_at_once_beside_a_clean_up_all_succeed() {
     let fixture = Arc::new(Fixture::new());
-    let stop = Arc::new(AtomicBool::new(false));
-    let gc = std::thread::spawn({
-        let (fixture, stop) = (Arc::clone(&fixture), Arc::clone(&stop));
-        move || {
-            while !stop.load(Ordering::Relaxed) {
-                // It may meet a lock of ours, or an entry that is half made: then it tries again, as a person would.
-                let _either = try_git(&fixture.repository, &["gc", "-q", "--prune=now"]);
-            }
-        }
-    });
+    let clean_ups = CleanUps::of(&fixture);
     let mut set = tokio::task::JoinSet::new();
     for at in 0..64 {
         let fixture = Arc::clone(&fixture);
@@ -504,11 +529,14 @@ async fn f080_f096_sixty_four_worktrees_and_clones_at_once_beside_a_clean_up_all
         });
     }
     let launches = set.join_all().await;
+    // In the repository itself such a clean-up takes what a commit of the user's has just written.
+    drop(clean_ups);
     for launch in &launches {
         launch.result.as_ref().unwrap();
         assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
         commit(launch.tree(), "work");
     }
+    let clean_ups = CleanUps::of(&fixture);
     let mut set = tokio::task::JoinSet::new();
     for launch in launches {
         let fixture = Arc::clone(&fixture);
@@ -518,8 +546,7 @@ async fn f080_f096_sixty_four_worktrees_and_clones_at_once_beside_a_clean_up_all
         });
     }
     let closed = set.join_all().await;
-    stop.store(true, Ordering::Relaxed);
-    gc.join().unwrap();
+    drop(clean_ups);
     for (branch, undone) in closed {
         assert!(undone.values().all(|u| *u == Undone::REMOVED), "{undone:?}");
         let show = format!("{branch}:work");

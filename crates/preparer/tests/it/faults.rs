@@ -1,6 +1,6 @@
 //! Git that is killed, or meets an error, at its system calls: nothing is left, wherever that is.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use groundcrew_core::workspace::{CloneObjects, FetchSpec, RepositorySpec, WorkspaceRequest};
 
@@ -31,6 +31,7 @@ async fn sweep(program: &str, subcommand: &str, fault: &str, step: usize) {
             assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
         }
         let what = format!("{program} {subcommand} {fault} {point}");
+        fixture.git = sound_git();
         assert_undone(&fixture, &launch, &what).await;
         fixture.assert_same(&before, &what);
         if launch.result.is_ok() && fault.contains("SIGKILL") {
@@ -140,6 +141,7 @@ async fn sweep_beside(subcommand: &str, fault: &str, step: usize) {
             git(launch.tree(), &["fsck", "--full"]);
         }
         launch.identities.clear();
+        fixture.git = sound_git();
         assert_undone(&fixture, &launch, &what).await;
         assert_eq!(git(&clone, &["show-ref"]), before, "{what}");
         assert!(!clone.join(".git/refs/groundcrew").exists(), "{what}");
@@ -205,6 +207,7 @@ async fn sweep_several(program: &str, subcommand: &str, fault: &str, step: usize
         if point % 2 == 0 {
             launch.identities.clear();
         }
+        fixture.git = sound_git();
         assert_undone(&fixture, &launch, &what).await;
         fixture.assert_same(&before, &what);
         assert_eq!(state(), before_second, "{what}");
@@ -242,5 +245,81 @@ async fn f049_f070_needs_strace_git_that_meets_eio_or_eacces_leaves_nothing_in_e
                 sweep_several(program, subcommand, fault, ERROR_STEP, 50).await;
             }
         }
+    }
+}
+
+/// Ends or fails git at some of its system calls while it deletes the refs of a launch; then a sound one goes on.
+async fn sweep_deletion(fault: &str, step: usize, most: usize) {
+    for point in (1..most).step_by(step) {
+        let mut fixture = Fixture::new();
+        let refs = |fixture: &Fixture| git(&fixture.repository, &["for-each-ref"]);
+        let before = refs(&fixture);
+        let request = request(WorkspaceRequest::Clone {
+            repositories: vec![fixture.spec()],
+            objects: CloneObjects::Copied,
+        });
+        let cloned = fixture.launch_with(&request, Recorder::default()).await;
+        let launches = [fixture.launch().await, cloned];
+        for launch in &launches {
+            launch.result.as_ref().unwrap();
+        }
+        // They are in the file of all packed refs, or each in its own.
+        if point % 2 == 0 {
+            git(&fixture.repository, &["pack-refs", "--all"]);
+        }
+        let sound = fixture.git.clone();
+        wrapper(
+            &mut fixture,
+            "update-ref",
+            &format!(
+                "exec strace -f -o /dev/null -e trace=read,write,rename,mkdir,link,unlink,rmdir,openat -e inject={fault}:when={point} git \"$@\""
+            ),
+        );
+        let what = format!("deletion: {fault} {point}");
+        let mut whole = true;
+        for launch in &launches {
+            whole &= fixture.try_undo(launch, FAILURE).await.is_ok();
+        }
+        fixture.git = sound;
+        // It is in the way of every git, ours included; who kills one with SIGKILL removes it, as git itself says.
+        let lock = fixture.repository.join(".git/packed-refs.lock");
+        if fault.contains("SIGKILL") && lock.exists() {
+            assert!(!whole, "{what}");
+            fs::remove_file(lock).unwrap();
+        }
+        for launch in &launches {
+            assert_gone(&fixture.undo(launch, FAILURE).await, &what);
+        }
+        fixture.assert_home_is_empty();
+        assert_eq!(refs(&fixture), before, "{what}");
+        let git_dir = fixture.repository.join(".git");
+        for left in [
+            "packed-refs.lock",
+            "refs/groundcrew",
+            "refs/heads/groundcrew",
+        ] {
+            assert!(!git_dir.join(left).exists(), "{what}: {left}");
+        }
+        if whole && fault.contains("SIGKILL") {
+            assert!(point > 10, "{what}: nothing was injected");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn f067_f070_needs_strace_git_that_breaks_off_a_deletion_leaves_nothing_once_it_is_sound() {
+    if !can_trace() {
+        return;
+    }
+    let kill = "write,rename,mkdir,link,unlink,rmdir,openat:signal=SIGKILL";
+    sweep_deletion(kill, KILL_STEP, 400).await;
+    for fault in [
+        "read:error=EIO",
+        "write:error=ENOSPC",
+        "openat:error=EMFILE",
+        "rename,mkdir,link,unlink,rmdir:error=EROFS",
+    ] {
+        sweep_deletion(fault, ERROR_STEP, 50).await;
     }
 }

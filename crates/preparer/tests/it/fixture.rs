@@ -83,13 +83,16 @@ pub(crate) fn write(path: impl AsRef<Path>, text: &str) {
     fs::write(path, text).unwrap();
 }
 
+/// What is done at which checkpoint to which repository.
+type AtCheckpoint = (&'static str, PathBuf, fn(&Path));
+
 /// Fails, or cancels, at one checkpoint, and remembers what was identified.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) fail_at: Option<&'static str>,
     pub(crate) cancel_at: Option<(&'static str, CancelToken)>,
-    /// Makes the branch `wanted` in that repository at that checkpoint.
-    pub(crate) run_at: Option<(&'static str, PathBuf)>,
+    /// What is done to that repository at that checkpoint.
+    pub(crate) run_at: Option<AtCheckpoint>,
     pub(crate) identities: Mutex<BTreeMap<String, Identity>>,
     pub(crate) passed: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
@@ -115,10 +118,10 @@ impl Effects for Recorder {
         {
             token.cancel();
         }
-        if let Some((at, repository)) = &self.run_at
+        if let Some((at, repository, run)) = &self.run_at
             && *at == name
         {
-            git(repository, &["branch", "wanted"]);
+            run(repository);
         }
         if self.fail_at == Some(name) {
             return Err(Error::new(ErrorKind::Unexpected, "injected"));
@@ -203,7 +206,7 @@ impl Fixture {
         Self {
             root,
             repository,
-            git: GitProgram::Search("/usr/local/bin:/usr/bin:/bin".into()),
+            git: sound_git(),
             install: InstallId::new("testinstall").unwrap(),
         }
     }
@@ -444,6 +447,11 @@ pub(crate) async fn assert_undone(fixture: &Fixture, launch: &Launch, what: &str
     let undone = fixture.undo(launch, FAILURE).await;
     assert_gone(&undone, what);
     fixture.assert_home_is_empty();
+}
+
+/// The git program of the machine.
+pub(crate) fn sound_git() -> GitProgram {
+    GitProgram::Search("/usr/local/bin:/usr/bin:/bin".into())
 }
 
 /// Makes a git program that does something else for one subcommand.

@@ -18,6 +18,7 @@ fn upkeep(fixture: &Fixture) -> Upkeep {
         sessions: fixture.home().join("quick-chat"),
         trash: fixture.home().join("trash"),
         locks: fixture.home().join("locks"),
+        git: fixture.git.clone(),
         install: fixture.install.clone(),
     })
     .unwrap()

@@ -11,6 +11,7 @@ use groundcrew_core::{
     workspace::WorkspaceRequest,
 };
 use groundcrew_preparer::{GitProgram, UserGitConfig};
+use rustix::fs::inotify;
 
 use crate::fixture::*;
 
@@ -329,7 +330,11 @@ async fn f086_a_branch_made_between_plan_and_apply_is_not_touched() {
     spec.branch = Some("wanted".to_owned());
     let request = request(WorkspaceRequest::Worktree(vec![spec]));
     let recorder = Recorder {
-        run_at: Some(("directory-made", fixture.repository.clone())),
+        run_at: Some(
+            ("directory-made", fixture.repository.clone(), |repository| {
+                git(repository, &["branch", "wanted"]);
+            }),
+        ),
         ..Recorder::default()
     };
     let launch = fixture.launch_with(&request, recorder).await;
@@ -342,4 +347,36 @@ async fn f086_a_branch_made_between_plan_and_apply_is_not_touched() {
         &["rev-parse", "--verify", "-q", "wanted"],
     );
     fixture.assert_home_is_empty();
+}
+
+#[tokio::test]
+async fn f080_a_lock_that_a_clean_up_has_on_the_new_worktree_is_waited_for() {
+    let fixture = Fixture::new();
+    let recorder = Recorder {
+        run_at: Some(("files-written", fixture.repository.clone(), |repository| {
+            let mut entries = fs::read_dir(repository.join(".git/worktrees")).unwrap();
+            let entry = entries.next().unwrap().unwrap().path();
+            let lock = entry.join("HEAD.lock");
+            write(&lock, "");
+            let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+            inotify::add_watch(&watch, &entry, inotify::WatchFlags::CLOSE_NOWRITE).unwrap();
+            // It goes once somebody has listed the directory and found it.
+            std::thread::spawn(move || {
+                let mut space = [std::mem::MaybeUninit::uninit(); 4096];
+                let mut events = inotify::Reader::new(&watch, &mut space);
+                while !events
+                    .next()
+                    .unwrap()
+                    .events()
+                    .contains(inotify::ReadFlags::ISDIR)
+                {}
+                fs::remove_file(lock).unwrap();
+            });
+        })),
+        ..Recorder::default()
+    };
+    let request = request(WorkspaceRequest::Worktree(vec![fixture.spec()]));
+    let launch = fixture.launch_with(&request, recorder).await;
+    launch.result.as_ref().unwrap();
+    assert_eq!(git(launch.tree(), &["status", "--porcelain"]), "");
 }

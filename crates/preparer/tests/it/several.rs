@@ -188,7 +188,9 @@ async fn one_failing_repository_takes_the_others_back() {
         }),
     ];
     let recorder = Recorder {
-        run_at: Some(("worktree-added", other.clone())),
+        run_at: Some(("worktree-added", other.clone(), |repository| {
+            git(repository, &["branch", "wanted"]);
+        })),
         ..Recorder::default()
     };
     let request = request(WorkspaceRequest::Worktree(specs));
