@@ -78,7 +78,10 @@ const CELLS: [Cell; 15] = [
     ),
     cell(
         "worktree/conformance",
-        &[("groundcrew-preparer::conformance", "")],
+        &[
+            ("groundcrew-preparer::conformance", ""),
+            ("groundcrew-preparer::conformance-clones", ""),
+        ],
         &[],
         &["crates/preparer/"],
     ),

@@ -25,6 +25,8 @@ pub enum Need {
     Limits,
     /// Something that can be asked for or done for the sake of a case, such as damaging a store.
     Damage,
+    /// Work that has a place outside of the workspace, such as a branch of another repository.
+    Delivery,
 }
 
 impl Need {
@@ -38,6 +40,7 @@ impl Need {
             Self::HostPaths => "host_paths",
             Self::Limits => "limits",
             Self::Damage => "damage",
+            Self::Delivery => "delivery",
         }
     }
 }

@@ -37,6 +37,9 @@ enum Fault {
     IgnoresTheIdentity,
     IgnoresTheMark,
     RemovesInAnAssessment,
+    RemovesInADelivery,
+    DeliversWhatIsGone,
+    DeliversOnce,
     LosesWork,
     SavesNothing,
 }
@@ -47,6 +50,8 @@ struct Wrong {
     world: MemoryWorld,
     fault: Fault,
     plans: AtomicUsize,
+    /// How much work was done, and how much of it has arrived.
+    work: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
 impl Wrong {
@@ -109,6 +114,17 @@ impl Preparer for Wrong {
     }
 
     async fn deliver(&self, record: &UndoRecord) -> Result<Vec<Finding>, Error> {
+        let (done, arrived) = &*self.work;
+        if !self.is(Fault::DeliversOnce) || arrived.load(Ordering::SeqCst) == 0 {
+            arrived.store(done.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+        if self.is(Fault::RemovesInADelivery) {
+            drop(self.world.remove(&record.resource));
+        }
+        let gone = !self.world.things().contains_key(&record.resource);
+        if self.is(Fault::DeliversWhatIsGone) && gone {
+            return Err(Error::new(ErrorKind::NotFound, "wrong on purpose"));
+        }
         self.inner.deliver(record).await
     }
 
@@ -178,12 +194,15 @@ impl Worlds {
             Mode::Workspace,
         );
         let (worked, left) = (world.clone(), world.clone());
+        let work: Arc<(AtomicUsize, AtomicUsize)> = Arc::default();
+        let (doing, looking) = (Arc::clone(&work), Arc::clone(&work));
         Ok(PreparerFixture::new(
             Arc::new(Wrong {
                 inner,
                 world,
                 fault,
                 plans: AtomicUsize::new(0),
+                work,
             }),
             request,
         )
@@ -191,6 +210,16 @@ impl Worlds {
             assert!(worked.write(&workspace.directory, "notes"));
             Ok(())
         })
+        .with_delivery(
+            move |_| {
+                doing.0.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            },
+            move |_| {
+                let (done, arrived) = &*looking;
+                Ok(done.load(Ordering::SeqCst) == arrived.load(Ordering::SeqCst))
+            },
+        )
         .with_leftovers(move || Ok(left.leftovers())))
     }
 }
@@ -235,6 +264,18 @@ async fn a_right_preparer_passes_and_each_wrong_one_fails_its_case() {
         (
             Fault::RemovesInAnAssessment,
             "removing::an_assessment_reads_only",
+        ),
+        (
+            Fault::RemovesInADelivery,
+            "delivering::a_delivery_takes_nothing_away",
+        ),
+        (
+            Fault::DeliversWhatIsGone,
+            "delivering::what_is_gone_delivers_nothing",
+        ),
+        (
+            Fault::DeliversOnce,
+            "delivering::work_arrives_where_it_is_looked_for",
         ),
         (Fault::LosesWork, "removing::work_is_kept"),
         (

@@ -134,6 +134,6 @@ pub(super) fn capability(capabilities: &Capabilities, need: Need) -> Option<bool
         Need::Detached => Some(capabilities.detached),
         Need::HostPaths => Some(capabilities.host_paths),
         Need::Limits => Some(capabilities.limits),
-        Need::Files | Need::Trees | Need::Damage => None,
+        Need::Files | Need::Trees | Need::Damage | Need::Delivery => None,
     }
 }

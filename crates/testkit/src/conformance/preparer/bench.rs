@@ -221,6 +221,21 @@ impl Bench {
         self.nothing_is_there(records).await
     }
 
+    /// Says of each record whether its thing is there; what cannot be told fails the case.
+    pub(super) async fn states(&self, records: &[UndoRecord]) -> Result<Vec<Presence>, Broken> {
+        let mut states = Vec::new();
+        for record in records {
+            let state = self.preparer().state(record).await?;
+            hold!(
+                matches!(state, Presence::Present(_) | Presence::Absent),
+                "{} is {state:?}",
+                record.key
+            );
+            states.push(state);
+        }
+        Ok(states)
+    }
+
     pub(super) async fn nothing_is_there(&self, records: &[UndoRecord]) -> Result<(), Broken> {
         for record in records {
             let state = self.preparer().state(record).await?;

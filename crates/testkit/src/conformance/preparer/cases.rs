@@ -1,6 +1,6 @@
 //! The list of cases for preparers.
 
-use super::{bench::Bench, making, removing};
+use super::{bench::Bench, delivering, making, removing};
 use crate::conformance::case::{self, Case};
 
 pub(super) const CASES: &[Case<Bench>] = case::cases![
@@ -12,6 +12,9 @@ pub(super) const CASES: &[Case<Bench>] = case::cases![
     making::a_workspace_is_reported_and_opened_again [Files]: "finds the workspace of an earlier run again; makes nothing",
     making::a_workspace_that_is_gone_is_not_opened: "a workspace that is gone is an error that says so",
     making::a_cancelled_preparation_says_so_and_is_taken_back: "what is under way is brought to a state that `undo` understands, then `Cancelled` is returned",
+    delivering::a_delivery_takes_nothing_away: "is asked again at each end of an agent; takes nothing away",
+    delivering::what_is_gone_delivers_nothing: "is asked after a crash as well, when the resource may be gone",
+    delivering::work_arrives_where_it_is_looked_for [Delivery]: "brings the work of a resource to where it is looked for",
     removing::what_was_made_is_taken_away: "takes a resource away",
     removing::what_is_gone_already_is_success: "gone already is `AlreadyGone`",
     removing::what_was_never_made_is_gone_already: "`undo` may run after an `apply` that made nothing",

@@ -9,6 +9,16 @@ use groundcrew_core::{
 /// Does in a workspace what an agent would do there.
 type Work = Arc<dyn Fn(&Workspace) -> Result<(), Error> + Send + Sync>;
 
+/// Tells of a workspace whether its work is where it is looked for.
+type Arrived = Arc<dyn Fn(&Workspace) -> Result<bool, Error> + Send + Sync>;
+
+/// Work that has a place outside of the workspace.
+#[derive(Clone)]
+pub(super) struct Delivery {
+    pub(super) work: Work,
+    pub(super) arrived: Arrived,
+}
+
 /// Looks around a preparer and names what it finds.
 type Look = Arc<dyn Fn() -> Result<Vec<String>, Error> + Send + Sync>;
 
@@ -18,6 +28,7 @@ pub struct PreparerFixture {
     pub(super) preparer: Arc<dyn Preparer>,
     pub(super) request: LaunchRequest,
     pub(super) work: Option<Work>,
+    pub(super) delivery: Option<Delivery>,
     pub(super) leftovers: Option<Look>,
     pub(super) exceptions: Vec<(&'static str, &'static str)>,
 }
@@ -37,6 +48,7 @@ impl PreparerFixture {
             preparer,
             request,
             work: None,
+            delivery: None,
             leftovers: None,
             exceptions: Vec::new(),
         }
@@ -49,6 +61,21 @@ impl PreparerFixture {
         work: impl Fn(&Workspace) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Self {
         self.work = Some(Arc::new(work));
+        self
+    }
+
+    /// Sets what does work that has a place outside of the workspace, each time more of it, and what tells whether all of it is
+    /// there; the case of work that is delivered needs it.
+    #[must_use]
+    pub fn with_delivery(
+        mut self,
+        work: impl Fn(&Workspace) -> Result<(), Error> + Send + Sync + 'static,
+        arrived: impl Fn(&Workspace) -> Result<bool, Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.delivery = Some(Delivery {
+            work: Arc::new(work),
+            arrived: Arc::new(arrived),
+        });
         self
     }
 

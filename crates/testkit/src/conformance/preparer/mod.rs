@@ -2,6 +2,7 @@
 
 mod bench;
 mod cases;
+mod delivering;
 mod fixture;
 mod making;
 mod removing;
@@ -46,6 +47,9 @@ fn standing(fixture: &PreparerFixture, case: &Case<Bench>) -> Standing {
     let excepted = fixture.exceptions.iter().find(|(case, _)| *case == name);
     if case.needs.contains(&Need::Files) && fixture.work.is_none() {
         return Standing::Lacking(Need::Files);
+    }
+    if case.needs.contains(&Need::Delivery) && fixture.delivery.is_none() {
+        return Standing::Lacking(Need::Delivery);
     }
     match excepted {
         Some((_, why)) => Standing::Excepted(why),
