@@ -209,6 +209,7 @@ async fn f067_git_killed_at_any_moment_leaves_nothing() {
             let launch = fixture.launch_with(&request, Recorder::default()).await;
             assert!(launch.result.is_err());
             let what = format!("{subcommand} after {delay}");
+            fixture.git = sound_git();
             assert_undone(&fixture, &launch, &what).await;
             fixture.assert_same(&before, &what);
         }
