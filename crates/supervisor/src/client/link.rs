@@ -1,6 +1,12 @@
 //! The one connection of a client: all its requests share it, and as long as it is open a controller counts as connected.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use groundcrew_core::{
@@ -28,10 +34,15 @@ type Sender = http2::SendRequest<RequestBody>;
 struct Spoken {
     sender: Sender,
     version: u32,
+    /// Which of the connections of a link it is.
+    number: u64,
 }
 
 /// How long a supervisor may take to answer a verb that does not wait for anything.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// How long a connection may stand still before an answer until the same is asked on another one.
+const STANDSTILL: Duration = Duration::from_secs(5);
 
 /// How long a supervisor may take to say hello.
 const HELLO_TIME: Duration = Duration::from_secs(20);
@@ -48,6 +59,7 @@ pub(super) struct Link {
     connector: Arc<dyn Connector>,
     instance: InstanceId,
     sender: Mutex<Option<Spoken>>,
+    made: AtomicU64,
 }
 
 /// Runs a part of a connection beside the requests on it.
@@ -107,6 +119,7 @@ impl Link {
             connector,
             instance,
             sender: Mutex::new(None),
+            made: AtomicU64::new(0),
         };
         link.sender().await?;
         Ok(link)
@@ -118,19 +131,23 @@ impl Link {
     }
 
     async fn sender(&self) -> Result<Spoken, Error> {
+        self.sender_within(HELLO_TIME).await
+    }
+
+    async fn sender_within(&self, time: Duration) -> Result<Spoken, Error> {
         let mut held = self.sender.lock().await;
         if let Some(spoken) = held.as_ref().filter(|spoken| !spoken.sender.is_closed()) {
             return Ok(spoken.clone());
         }
         *held = None;
-        let spoken = tokio::time::timeout(HELLO_TIME, self.connect())
+        let spoken = tokio::time::timeout(time, self.connect())
             .await
             .map_err(|_| {
                 Error::new(
                     ErrorKind::Unavailable,
                     "the supervisor accepts connections but does not answer",
                 )
-                .with("seconds", HELLO_TIME.as_secs())
+                .with("seconds", time.as_secs())
             })??;
         *held = Some(spoken.clone());
         Ok(spoken)
@@ -177,7 +194,12 @@ impl Link {
             .with("wanted", &self.instance)
             .with("answers", &hello.instance));
         }
-        Ok(Spoken { sender, version })
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(Spoken {
+            sender,
+            version,
+            number,
+        })
     }
 
     /// Sends a request once, with a body that cannot be sent again.
@@ -187,19 +209,20 @@ impl Link {
         path: &str,
         body: RequestBody,
     ) -> Result<Response<Incoming>, Trouble> {
-        let Spoken {
-            mut sender,
-            version,
-        } = self.sender().await.map_err(Trouble::Answer)?;
-        let request = request(method, version, path, body).map_err(Trouble::Answer)?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|e| Trouble::Lost(lost(e)))?;
-        checked(response, version).await
+        let spoken = self.sender().await.map_err(Trouble::Answer)?;
+        send_on(spoken, method, path, body).await
     }
 
-    /// Sends a request whose answer is a stream, again if the connection was lost before it began; every verb may be repeated.
+    /// Takes no more requests to a connection; those that are under way on it stay.
+    async fn give_up(&self, number: u64) {
+        let mut held = self.sender.lock().await;
+        if held.as_ref().is_some_and(|spoken| spoken.number == number) {
+            *held = None;
+        }
+    }
+
+    /// Sends a request whose answer is a stream, again if the connection was lost, or stood still, before it began; every verb
+    /// may be repeated.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -215,15 +238,21 @@ impl Link {
         path: &str,
         body: Bytes,
     ) -> Result<Response<Incoming>, Error> {
-        let mut tries = 0;
+        let (mut tries, mut hello) = (0, HELLO_TIME);
         loop {
             tries += 1;
-            match self
-                .send_once(method.clone(), path, whole(body.clone()))
-                .await
-            {
-                Err(Trouble::Lost(_)) if tries < TRIES => {}
-                other => return Ok(other?),
+            let spoken = self.sender_within(hello).await?;
+            let number = spoken.number;
+            let answer = send_on(spoken, method.clone(), path, whole(body.clone()));
+            match tokio::time::timeout(STANDSTILL, answer).await {
+                Ok(Err(Trouble::Lost(_))) if tries < TRIES => {}
+                Ok(other) => return Ok(other?),
+                // Such an answer waits for nothing: what carries it may be stuck, and the supervisor fine.
+                Err(_) => {
+                    self.give_up(number).await;
+                    // If it is the supervisor after all, that it is late is what there is to tell.
+                    hello = ANSWER_TIME;
+                }
             }
         }
     }
@@ -266,6 +295,26 @@ impl Link {
             }
         }
     }
+}
+
+/// Sends a request on a connection.
+async fn send_on(
+    spoken: Spoken,
+    method: Method,
+    path: &str,
+    body: RequestBody,
+) -> Result<Response<Incoming>, Trouble> {
+    let Spoken {
+        mut sender,
+        version,
+        ..
+    } = spoken;
+    let request = request(method, version, path, body).map_err(Trouble::Answer)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|e| Trouble::Lost(lost(e)))?;
+    checked(response, version).await
 }
 
 /// Waits for an answer no longer than that.

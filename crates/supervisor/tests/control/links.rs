@@ -17,16 +17,18 @@ use groundcrew_core::{
 use groundcrew_supervisor::{Connector, ControlStream, SupervisorInstance, UnixConnector};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::Notify,
     task::JoinHandle,
 };
 
 use crate::place::{LONG, Place, process, rest, shell, source, written};
 
-/// Leads through a relay that can be cut.
+/// Leads through a relay that can be cut, or stuck.
 #[derive(Default)]
 struct Relay {
     socket: PathBuf,
     relays: Mutex<Vec<JoinHandle<()>>>,
+    stuck: Arc<Notify>,
 }
 
 impl fmt::Debug for Relay {
@@ -51,8 +53,15 @@ impl Connector for Relay {
         let (ours, mut theirs) = tokio::io::duplex(64 << 10);
         let mut socket = tokio::net::UnixStream::connect(&self.socket).await.unwrap();
         #[expect(clippy::disallowed_methods, reason = "a test has no launcher")]
-        let relay = tokio::spawn(async move {
-            drop(tokio::io::copy_bidirectional(&mut theirs, &mut socket).await);
+        let relay = tokio::spawn({
+            let stuck = Arc::clone(&self.stuck);
+            async move {
+                tokio::select! {
+                    copied = tokio::io::copy_bidirectional(&mut theirs, &mut socket) => drop(copied),
+                    // Nothing passes any more, and neither end is told.
+                    () = stuck.notified() => std::future::pending().await,
+                }
+            }
         });
         self.relays.lock().unwrap().push(relay);
         Ok(Box::new(ours))
@@ -122,6 +131,31 @@ async fn c07_a_cut_connection_loses_no_byte() {
     )
     .await;
     assert!(bytes == again);
+}
+
+#[tokio::test]
+async fn a_connection_that_stands_still_is_replaced() {
+    let (place, direct) = Place::up(Lease::UNTIL_COMMIT).await;
+    let relay = Arc::new(Relay {
+        socket: place.path("control.sock"),
+        ..Relay::default()
+    });
+    let connector = Arc::clone(&relay);
+    let instance = SupervisorInstance::connect(connector, &place.id, None)
+        .await
+        .unwrap();
+    let agent = process("agent");
+    direct
+        .start(&agent, &shell("echo here; read x"))
+        .await
+        .unwrap();
+    relay.stuck.notify_waiters();
+    let stdio = instance.attach(&agent, Offset(0), Role::Viewer);
+    let stdio = tokio::time::timeout(LONG, stdio).await.unwrap().unwrap();
+    assert_eq!(relay.relays.lock().unwrap().len(), 2);
+    direct.close_stdin(&agent).await.unwrap();
+    let (bytes, _) = rest(stdio.output, Offset(0)).await;
+    assert_eq!(bytes, b"here\n");
 }
 
 /// Leads through the bridge, as `docker exec` and ssh do.
