@@ -8,7 +8,6 @@ use super::{
     jobs,
     place::{PATIENCE, Place, of_kind, outcome, program},
 };
-use crate::ground::until;
 
 #[test]
 fn needs_agents_codex_writes_and_commits_a_file_on_the_branch_and_nothing_is_left_running() {
@@ -52,27 +51,7 @@ fn needs_agents_stop_leaves_nothing_of_codex_not_even_what_left_its_session() {
 
 #[test]
 fn needs_agents_starts_and_stops_that_race_leave_no_process_of_codex() {
-    let place = Place::new();
-    place.run("codex", &[], "do: say hello").run().ok();
-    let run = place.only_run();
-    for _ in 0..25 {
-        let start = place.call(&["resume", "--detach", &run]).spawn();
-        let stop = place.call(&["stop", &run]).spawn();
-        // Either may come too late for the other; nothing may come of it but an end.
-        start.wait_within(PATIENCE);
-        stop.wait_within(PATIENCE);
-        let agents = || {
-            let all = place.ground.processes();
-            let codex = all
-                .iter()
-                .filter(|found| format!("{found:?}").contains("app-server"));
-            codex.count()
-        };
-        let expected = usize::from(place.ground.state_of(&run) == "running");
-        until("there is one agent at most", || agents() == expected);
-    }
-    place.call(&["stop", &run]).run().ok();
-    place.nothing_runs();
+    jobs::starts_and_stops_at_once(&Place::new());
 }
 
 #[test]

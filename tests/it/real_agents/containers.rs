@@ -47,3 +47,8 @@ fn needs_agents_needs_docker_stop_leaves_nothing_of_codex_in_a_container_not_eve
  {
     jobs::is_stopped(&Place::in_a_container());
 }
+
+#[test]
+fn needs_agents_needs_docker_starts_and_stops_that_race_leave_no_process_of_codex_in_a_container() {
+    jobs::starts_and_stops_at_once(&Place::in_a_container());
+}

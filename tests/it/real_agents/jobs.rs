@@ -23,8 +23,7 @@ pub(super) fn writes_and_commits(place: &Place) {
     assert!(said(&events).contains("all is done"), "{events:#?}");
     let result = events.last().unwrap();
     assert_eq!(result["state"], "exited", "{result}");
-    // From a container's clone it comes there with the end of the run.
-    place.call(&["close", text(&result["id"])]).run().ok();
+    // From a container's clone it comes there as soon as the agent has ended.
     let branch = text(&result["branch"]);
     let on_branch = place.repository.git(["log", "--format=%s", branch]);
     assert_eq!(on_branch.trim(), "made\nbase");
@@ -39,6 +38,25 @@ pub(super) fn writes_and_commits(place: &Place) {
     assert!(answered.iter().all(|event| event["automatic"] == true));
     let started = of_kind(&events, "session_started");
     assert_eq!(started[0]["conversation"], result["conversation"]);
+    place.call(&["close", text(&result["id"])]).run().ok();
+    place.nothing_runs();
+}
+
+/// Starts and stops of it that race leave one of it at most, and none in the end.
+pub(super) fn starts_and_stops_at_once(place: &Place) {
+    place.run("codex", &[], "do: say hello").run().ok();
+    let run = place.only_run();
+    for _ in 0..25 {
+        let start = place.call(&["resume", "--detach", &run]).spawn();
+        let stop = place.call(&["stop", &run]).spawn();
+        // Either may come too late for the other; nothing may come of it but an end.
+        start.wait_within(PATIENCE);
+        stop.wait_within(PATIENCE);
+        let expected = usize::from(place.ground.state_of(&run) == "running");
+        until("there is one agent at most", || place.agents() == expected);
+    }
+    place.call(&["stop", &run]).run().ok();
+    assert_eq!(place.agents(), 0);
     place.nothing_runs();
 }
 

@@ -221,6 +221,15 @@ impl Place {
         found.unwrap_or_else(|| panic!("the model was asked: {:#?}", self.model.asked()))
     }
 
+    /// Returns how many processes of Codex there are, wherever they run: each has our directory in its environment.
+    pub(super) fn agents(&self) -> usize {
+        let all = self.ground.processes();
+        let codex = all
+            .iter()
+            .filter(|found| found.words.contains("app-server"));
+        codex.count()
+    }
+
     /// Demands that nothing of any agent is left.
     pub(super) fn nothing_runs(&self) {
         self.ground.until_quiet();
