@@ -51,7 +51,7 @@ fn needs_agents_stop_leaves_nothing_of_codex_not_even_what_left_its_session() {
 
 #[test]
 fn needs_agents_starts_and_stops_that_race_leave_no_process_of_codex() {
-    jobs::starts_and_stops_at_once(&Place::new());
+    jobs::starts_and_stops_at_once(&Place::new(), 25);
 }
 
 #[test]

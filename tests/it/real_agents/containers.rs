@@ -50,5 +50,6 @@ fn needs_agents_needs_docker_stop_leaves_nothing_of_codex_in_a_container_not_eve
 
 #[test]
 fn needs_agents_needs_docker_starts_and_stops_that_race_leave_no_process_of_codex_in_a_container() {
-    jobs::starts_and_stops_at_once(&Place::in_a_container());
+    // A round takes two seconds here.
+    jobs::starts_and_stops_at_once(&Place::in_a_container(), 10);
 }

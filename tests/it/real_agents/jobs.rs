@@ -43,10 +43,10 @@ pub(super) fn writes_and_commits(place: &Place) {
 }
 
 /// Starts and stops of it that race leave one of it at most, and none in the end.
-pub(super) fn starts_and_stops_at_once(place: &Place) {
+pub(super) fn starts_and_stops_at_once(place: &Place, rounds: usize) {
     place.run("codex", &[], "do: say hello").run().ok();
     let run = place.only_run();
-    for _ in 0..25 {
+    for _ in 0..rounds {
         let start = place.call(&["resume", "--detach", &run]).spawn();
         let stop = place.call(&["stop", &run]).spawn();
         // Either may come too late for the other; nothing may come of it but an end.
