@@ -5,13 +5,14 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::ground::{Engine, Ground, Job, Repository, is_whole, text, until, until_within};
+use crate::ground::{Call, Engine, Ground, Job, Repository, is_whole, text, until, until_within};
 
 /// How long after its return an engine may still hold something.
 const AFTERWARDS: Duration = Duration::from_mins(1);
@@ -48,6 +49,33 @@ fn f103_needs_docker_a_launch_without_an_engine_fails_whole_and_says_what_to_do(
         assert!(ground.runs(false).is_empty(), "{endpoint}");
         assert_eq!(repository.refs().len(), 1, "{endpoint}");
     }
+    assert!(repository.fingerprint() == before);
+    ground.until_quiet();
+}
+
+#[test]
+fn f103_needs_docker_an_engine_that_this_user_may_not_use_is_told_with_what_to_do() {
+    let engine = Engine::shared();
+    let ground = Ground::new();
+    let repository = ground.repository("r");
+    let before = repository.fingerprint();
+    let socket = ground.path("guarded.sock");
+    let _listening = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o000)).unwrap();
+    let endpoint = format!("unix://{}", socket.display());
+    // The superuser may use every socket, until this right is taken from them.
+    let guarded = |call: Call| {
+        call.env("DOCKER_HOST", &endpoint).through(
+            "setpriv",
+            ["--bounding-set", "-dac_override,-dac_read_search", "--"],
+        )
+    };
+    let launch = guarded(engine.run(&ground, &repository, &[], "true")).run();
+    launch.code(125).says("group of the engine's socket");
+    assert!(ground.runs(false).is_empty());
+    assert_eq!(repository.refs().len(), 1);
+    let doctor = guarded(engine.call(&ground, &["doctor"])).run();
+    doctor.code(1).says("group of the engine's socket");
     assert!(repository.fingerprint() == before);
     ground.until_quiet();
 }
