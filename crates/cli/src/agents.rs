@@ -1,6 +1,6 @@
 //! The agent that a command line asks for, if it asks for one: profiles and names of secrets are read, nothing is revealed.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, thread};
 
 use groundcrew_core::{
     error::{Error, ErrorKind},
@@ -11,13 +11,16 @@ use groundcrew_core::{
     store::RunRecord,
     wire::OsText,
 };
+use tokio::sync::oneshot;
 
 use crate::{
     agent::{self, Place},
     args::{AgentArgs, Approve, CommandArgs, ResumeArgs, RunArgs, WishArgs},
+    exit,
     failing::Failing,
     paths::{absolute, readable},
     program::Context,
+    signals::{Signals, leaves, unless_called},
     tool_servers,
     variables::caches_directory,
 };
@@ -51,14 +54,18 @@ pub(crate) struct Conversing {
 /// # Errors
 ///
 /// What is wrong with the words, or with the profile.
-pub(crate) async fn of_run(context: &Context, args: &RunArgs) -> Result<Asked, Failing> {
+pub(crate) async fn of_run(
+    context: &Context,
+    args: &RunArgs,
+    signals: &mut Signals,
+) -> Result<Asked, Failing> {
     let AgentArgs { agent, wishes } = &args.agent;
     one_reader(wishes, &args.command)?;
     let Some(name) = agent else {
         agent::refuse_lone_wishes(wishes)?;
         return Ok(Asked::default());
     };
-    let prompt = prompt(context, wishes)?;
+    let prompt = prompt(context, wishes, signals).await?;
     let place = place(context).await?;
     let streams = &args.command.streams;
     let own_interface = streams.terminal || streams.interactive;
@@ -83,6 +90,7 @@ pub(crate) async fn of_resume(
     context: &Context,
     args: &ResumeArgs,
     record: &RunRecord,
+    signals: &mut Signals,
 ) -> Result<Asked, Failing> {
     let wishes = &args.wishes;
     one_reader(wishes, &args.command)?;
@@ -93,7 +101,7 @@ pub(crate) async fn of_resume(
             return Ok(Asked::default());
         }
     };
-    let prompt = prompt(context, wishes)?;
+    let prompt = prompt(context, wishes, signals).await?;
     let place = place(context).await?;
     let token = record.resume_token.as_deref();
     let agent = agent::resumed(used, wishes, token, prompt.clone(), &place)?;
@@ -164,10 +172,31 @@ fn home(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {
     Ok(Some(OsText::new(path)))
 }
 
-fn prompt(context: &Context, wishes: &WishArgs) -> Result<Option<OsText>, Error> {
-    let read =
-        |word: &OsString| agent::prompt(word, &context.surroundings, &mut std::io::stdin().lock());
-    wishes.prompt.as_ref().map(read).transpose()
+/// Returns what is said first, in a thread of its own: standard input, or a pipe, may never end.
+async fn prompt(
+    context: &Context,
+    wishes: &WishArgs,
+    signals: &mut Signals,
+) -> Result<Option<OsText>, Failing> {
+    let Some(word) = wishes.prompt.clone() else {
+        return Ok(None);
+    };
+    let surroundings = context.surroundings.clone();
+    let (sender, read) = oneshot::channel();
+    thread::Builder::new()
+        .name("prompt".into())
+        .spawn(move || {
+            let stdin = &mut std::io::stdin().lock();
+            drop(sender.send(agent::prompt(&word, &surroundings, stdin)));
+        })?;
+    match unless_called(signals, leaves, read).await {
+        Ok(Ok(read)) => Ok(Some(read?)),
+        Ok(Err(_)) => Err(Error::new(ErrorKind::Panicked, "reading the prompt broke off").into()),
+        Err(call) => Err(Failing::called(
+            "the prompt was not read to its end; nothing was said",
+            exit::signalled(call.number().0),
+        )),
+    }
 }
 
 /// Refuses words that give standard input to two.

@@ -11,7 +11,10 @@ use std::{
 
 use rustix::process::{Pid, Signal};
 
-use super::{outcome::Outcome, waiting::DEADLINE};
+use super::{
+    outcome::Outcome,
+    waiting::{DEADLINE, until},
+};
 
 /// What is known of a child, filled by threads that read and wait.
 #[derive(Debug, Default)]
@@ -137,6 +140,19 @@ impl Job {
         if !self.has_ended() {
             _ = rustix::process::kill_process(self.pid, signal);
         }
+    }
+
+    /// Waits until it catches a signal, which would end it otherwise.
+    #[track_caller]
+    pub(crate) fn until_it_catches(&self, signal: Signal) {
+        let bit = 1_u64 << (signal.as_raw() - 1);
+        until("the signal is caught", || {
+            let status = format!("/proc/{}/status", self.pid.as_raw_nonzero());
+            let status = std::fs::read_to_string(status).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = caught.map(|mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+            caught.is_some_and(|mask| mask & bit != 0)
+        });
     }
 
     /// Waits until standard output contains some words, and returns it.

@@ -53,6 +53,17 @@ pub(crate) enum Approve {
     Always,
 }
 
+impl Approve {
+    /// Its word on the command line.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Ask => "ask",
+            Self::Always => "always",
+        }
+    }
+}
+
 /// Arguments of `prompt`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PromptArgs {

@@ -2,6 +2,8 @@
 //!
 //! * Who sits there holds a lock that goes with the process, however it ends, and listens at a socket of the user's own.
 //! * One JSON object a line each way; who asks for a turn hears what happens in it.
+//! * What was asked counts from the moment on that it is told as taken: who did not hear that goes to the desk again, and
+//!   nothing is done twice.
 
 use std::{
     io,
@@ -9,6 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::{
+    StreamExt as _,
+    future::{BoxFuture, FutureExt as _},
+    stream::FuturesUnordered,
+};
 use groundcrew_core::{
     error::{Error, ErrorKind, ErrorReport},
     id::SessionId,
@@ -27,7 +34,7 @@ use tokio::{
 };
 
 /// How long somebody may be neither there nor gone.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait before the next look.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The largest question: a prompt, in JSON.
@@ -57,6 +64,8 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "snake_case")]
 pub(crate) enum Tell {
+    /// It was heard, and is about to be done.
+    Taken,
     /// It is done; for a prompt, that turn takes it, and what happens in it follows.
     Done {
         /// The turn.
@@ -78,6 +87,8 @@ pub(crate) enum Tell {
 #[derive(Debug)]
 pub(crate) struct Desk {
     listener: UnixListener,
+    /// Those who have come and have not said yet what they want.
+    hearing: FuturesUnordered<BoxFuture<'static, Option<(Ask, Line)>>>,
     path: PathBuf,
     _lock: Box<dyn LockGuard>,
 }
@@ -135,6 +146,7 @@ impl Desk {
             .map_err(failed)?;
         Ok(Some(Self {
             listener,
+            hearing: FuturesUnordered::new(),
             path,
             _lock: lock,
         }))
@@ -144,19 +156,26 @@ impl Desk {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped; who was just about to ask is then sent away, and asks again.
-    pub(crate) async fn next(&self) -> (Ask, Line) {
+    /// May be dropped and called again; who was about to ask is heard then.
+    pub(crate) async fn next(&mut self) -> (Ask, Line) {
         loop {
-            let Ok((stream, _)) = self.listener.accept().await else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            let mut line = Line::new(stream);
-            if let Ok(Some(ask)) = tokio::time::timeout(PATIENCE, line.hear()).await {
-                return (ask, line);
+            tokio::select! {
+                Some(heard) = self.hearing.next() => if let Some(asked) = heard {
+                    return asked;
+                },
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => self.hearing.push(heard(Line::new(stream)).boxed()),
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                },
             }
         }
     }
+}
+
+/// Hears what somebody wants who has come.
+async fn heard(mut line: Line) -> Option<(Ask, Line)> {
+    let asked = tokio::time::timeout(PATIENCE, line.hear()).await;
+    asked.ok().flatten().map(|ask| (ask, line))
 }
 
 impl Drop for Desk {
@@ -216,7 +235,7 @@ mod tests {
     async fn one_sits_there_and_the_others_ask() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
-        let Seat::Ours(desk) = take(at, &session()).await.unwrap() else {
+        let Seat::Ours(mut desk) = take(at, &session()).await.unwrap() else {
             panic!("nobody sits there");
         };
         let asking = async {
@@ -235,6 +254,34 @@ mod tests {
         assert_eq!(told, Some(Tell::Done { turn: Some(3) }));
         drop(desk);
         assert!(matches!(take(at, &session()).await.unwrap(), Seat::Ours(_)));
+    }
+
+    #[tokio::test]
+    async fn who_was_about_to_ask_is_heard_after_something_else_happened() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let Seat::Ours(mut desk) = take(at, &session()).await.unwrap() else {
+            panic!("somebody sits there");
+        };
+        let mut line = Line::reach(at, &session()).await.unwrap();
+        // They are let in, say nothing yet, and the look is dropped.
+        while desk.hearing.is_empty() {
+            tokio::select! {
+                biased;
+                _ = desk.next() => panic!("nobody said anything"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        line.say(&Ask::Interrupt).await.unwrap();
+        let (ask, mut asking) = desk.next().await;
+        assert_eq!(ask, Ask::Interrupt);
+        asking.say(&Tell::Taken).await.unwrap();
+        assert_eq!(line.hear().await, Some(Tell::Taken));
+        // Nobody is heard by one who leaves, and both know it.
+        let mut late = Line::reach(at, &session()).await.unwrap();
+        late.say(&Ask::Interrupt).await.unwrap();
+        drop(desk);
+        assert_eq!(late.hear::<Tell>().await, None);
     }
 
     #[tokio::test]
@@ -261,7 +308,7 @@ mod tests {
     async fn nonsense_is_sent_away_and_the_next_one_heard() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
-        let Seat::Ours(desk) = take(at, &session()).await.unwrap() else {
+        let Seat::Ours(mut desk) = take(at, &session()).await.unwrap() else {
             panic!("nobody sits there");
         };
         let talking = async {

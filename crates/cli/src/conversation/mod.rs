@@ -154,6 +154,16 @@ pub(crate) fn settings(
     Ok(settings)
 }
 
+/// Says in the words of the command who decides.
+pub(crate) const fn wished(approve: Approve) -> Wished {
+    match approve {
+        Approve::Ask => Wished::Ask,
+        Approve::Always => Wished::Always,
+        // What is new to us decides nothing.
+        _ => Wished::Never,
+    }
+}
+
 /// Says which process of the run is the agent, and what it answered already.
 ///
 /// # Errors

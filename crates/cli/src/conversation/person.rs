@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io::BufRead as _, thread};
 
 use groundcrew_session::request::{Decision, InteractiveRequest, Question};
+use rustix::termios::{self, QueueSelector};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::console::Console;
@@ -20,6 +21,8 @@ impl Person {
     ///
     /// When no thread can be started.
     pub(crate) fn listen() -> std::io::Result<Self> {
+        // What was typed before anything was asked answers nothing; what is no terminal has no such queue.
+        let _flushed = termios::tcflush(std::io::stdin(), QueueSelector::IFlush);
         let (sender, lines) = unbounded_channel();
         thread::Builder::new()
             .name("person".to_owned())
@@ -47,7 +50,7 @@ impl Person {
 /// Says how a request is answered.
 pub(crate) fn explain(console: &Console, request: &InteractiveRequest) {
     let how = match &request.question {
-        Question::Input { .. } | Question::Elicitation { .. } => "a line is the answer",
+        Question::Input { .. } => "a line is the answer",
         _ => "y approves, a for the whole session, n declines, q also ends the turn",
     };
     console.note(&format!("{}: {how}", request.id));

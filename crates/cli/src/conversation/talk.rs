@@ -12,7 +12,7 @@ use groundcrew_core::{
     id::SessionId,
 };
 use groundcrew_session::{
-    Engine,
+    Engine, TurnEnd,
     engine::TurnTicket,
     event::{EventKind, SessionEvent, TurnOutcome},
     failure,
@@ -29,7 +29,7 @@ use super::{
 use crate::{
     args::Approve,
     console::Console,
-    signals::{Call, Signals},
+    signals::{Call, Signals, leaves, unless_called},
 };
 
 /// How a turn was left.
@@ -41,6 +41,8 @@ pub(crate) enum Ending {
     Left(Call),
     /// We were asked to end everything.
     Stopped(Call),
+    /// We were asked to leave before the agent took what was to be said.
+    Unsaid(Call),
 }
 
 /// Work for others and for signals, beside the turn.
@@ -88,22 +90,41 @@ impl Talk<'_> {
         text: &str,
         signals: &mut Signals,
     ) -> Result<Ending, Error> {
-        let ticket = self.engine.prompt(&self.session, Prompt::new(text)).await?;
-        Ok(self.follow(Some(ticket), signals).await)
+        match self.say(text, signals).await? {
+            Ok(ticket) => Ok(self.follow(Some(ticket), signals).await),
+            Err(ending) => Ok(ending),
+        }
     }
 
-    /// Follows the turn of a ticket, or the one that runs, to its end.
+    /// Says something; how it is left, if a signal comes before the agent has taken it.
+    ///
+    /// # Errors
+    ///
+    /// When the agent does not take it.
+    pub(crate) async fn say(
+        &mut self,
+        text: &str,
+        signals: &mut Signals,
+    ) -> Result<Result<TurnTicket, Ending>, Error> {
+        let said = self.engine.prompt(&self.session, Prompt::new(text));
+        match unless_called(signals, leaves, said).await {
+            Ok(ticket) => ticket.map(Ok),
+            Err(Call::Hangup) => Ok(Err(Ending::Left(Call::Hangup))),
+            Err(call) => Ok(Err(Ending::Unsaid(call))),
+        }
+    }
+
+    /// Follows the turn of a ticket, or the one that runs, to its end, and those that others at the desk were promised meanwhile.
     pub(crate) async fn follow(
         &mut self,
         ticket: Option<TurnTicket>,
         signals: &mut Signals,
     ) -> Ending {
-        let engine = self.engine.clone();
-        let session = self.session.clone();
         let mut ended = match ticket {
             Some(mut ticket) => async move { Some(ticket.ended().await) }.boxed(),
-            None => async move { engine.turn_ended(&session).await }.boxed(),
+            None => next_end(&self.engine, &self.session),
         };
+        let mut outcome = None;
         let mut works = Works::new();
         let mut hearers = Hearers::new();
         let mut open: VecDeque<RequestId> = VecDeque::new();
@@ -122,9 +143,10 @@ impl Talk<'_> {
                     }
                     call => break Ending::Stopped(call),
                 },
-                Some(event) = self.events.recv() => {
-                    self.take(&event, &mut hearers, &mut open, &mut person);
-                }
+                // These before the events, which may be without end.
+                Some(work) = works.next() => if let Err(error) = work {
+                    self.console.warn(&Chain(&error).to_string());
+                },
                 (ask, line) = self.desk.next() => {
                     let (sender, heard) = unbounded_channel();
                     if matches!(ask, Ask::Prompt { .. }) {
@@ -133,20 +155,25 @@ impl Talk<'_> {
                     let (engine, session) = (self.engine.clone(), self.session.clone());
                     works.push(serve(engine, session, ask, line, heard).boxed());
                 }
-                Some(work) = works.next() => if let Err(error) = work {
-                    self.console.warn(&Chain(&error).to_string());
-                },
                 line = answered(&mut person) => match line {
                     Some(line) => self.answer(&line, &mut open, &works),
                     None => person = None,
                 },
+                Some(event) = self.events.recv() => {
+                    self.take(&event, &mut hearers, &mut open, &mut person);
+                }
                 end = &mut ended => {
                     // What happened before the end was told before it.
                     while let Ok(event) = self.events.try_recv() {
                         self.take(&event, &mut hearers, &mut open, &mut person);
                     }
-                    let outcome = end.map_or(TurnOutcome::Completed, |end| end.outcome);
-                    break Ending::Ended(outcome);
+                    let ours = end.map_or(TurnOutcome::Completed, |end| end.outcome);
+                    let ours = *outcome.get_or_insert(ours);
+                    // Who came too late for this turn was promised the next one.
+                    ended = next_end(&self.engine, &self.session);
+                    if (&mut ended).now_or_never().is_some() {
+                        break Ending::Ended(ours);
+                    }
                 }
             }
         };
@@ -165,16 +192,19 @@ impl Talk<'_> {
         open: &mut VecDeque<RequestId>,
         person: &mut Option<Person>,
     ) {
+        let asks = matches!(event.kind, EventKind::Asked { .. });
+        let asks = asks && self.approve == Approve::Ask && self.person;
+        if asks && person.is_none() {
+            // Before they see what they are asked: what was typed earlier answers nothing.
+            *person = Person::listen().ok();
+        }
         self.teller.tell(event);
         // One that went away hears no more.
         hearers.retain(|hearer| hearer.send(event.clone()).is_ok());
         match &event.kind {
-            EventKind::Asked { request } if self.approve == Approve::Ask && self.person => {
+            EventKind::Asked { request } if asks => {
                 open.push_back(request.id.clone());
                 person::explain(self.console, request);
-                if person.is_none() {
-                    *person = Person::listen().ok();
-                }
             }
             EventKind::Answered { request, .. }
             | EventKind::Superseded { request }
@@ -211,6 +241,12 @@ async fn answered(person: &mut Option<Person>) -> Option<String> {
     }
 }
 
+/// Waits for the end of the turn that runs; none if none does.
+fn next_end(engine: &Engine, session: &SessionId) -> BoxFuture<'static, Option<TurnEnd>> {
+    let (engine, session) = (engine.clone(), session.clone());
+    async move { engine.turn_ended(&session).await }.boxed()
+}
+
 fn interrupt(engine: Engine, session: SessionId) -> BoxFuture<'static, Work> {
     async move {
         match engine.interrupt(&session).await {
@@ -230,6 +266,10 @@ async fn serve(
     mut heard: UnboundedReceiver<SessionEvent>,
 ) -> Work {
     let follows = matches!(ask, Ask::Prompt { .. });
+    if line.say(&Tell::Taken).await.is_err() {
+        // Who went away asked for nothing.
+        return Ok(());
+    }
     let turn = match carry_out(&engine, &session, ask).await {
         Ok(turn) => turn,
         Err(error) => {

@@ -15,6 +15,8 @@ use crate::{args::Format, console::Console, text::printable};
 
 /// How much of a title is shown on one line, in characters.
 const SHOWN: usize = 200;
+/// How many characters are shown of what somebody decides about.
+const DECIDED: usize = 4000;
 
 /// What a turn came to, for a document.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -245,17 +247,17 @@ fn words(kind: &EventKind) -> Option<(bool, String)> {
 /// Says what is asked, and how it is answered.
 pub(crate) fn asked(request: &InteractiveRequest) -> String {
     let mut text = match &request.question {
-        Question::Command { command, .. } => format!("the agent asks to run: {}", shown(command)),
+        Question::Command { command, .. } => format!("the agent asks to run: {}", whole(command)),
         Question::FileChange { paths } if paths.is_empty() => {
             "the agent asks to change files".to_owned()
         }
         Question::FileChange { paths } => {
-            format!("the agent asks to change {}", shown(&paths.join(", ")))
+            format!("the agent asks to change {}", whole(&paths.join(", ")))
         }
         Question::Permissions { permissions } => {
-            format!("the agent asks for {}", shown(&permissions.to_string()))
+            format!("the agent asks for {}", whole(&permissions.to_string()))
         }
-        Question::Tool { title, .. } => format!("the agent asks to use a tool: {}", shown(title)),
+        Question::Tool { title, .. } => format!("the agent asks to use a tool: {}", whole(title)),
         Question::Input { questions } => {
             let questions = questions
                 .iter()
@@ -278,6 +280,18 @@ pub(crate) fn asked(request: &InteractiveRequest) -> String {
         text += "; it may also be approved for the whole session";
     }
     text
+}
+
+/// Returns what somebody decides about: all of it, and how much is left out where it is beyond reading.
+fn whole(text: &str) -> String {
+    let text = text.trim_end();
+    let mut shown: String = text.chars().take(DECIDED).collect();
+    let more = text[shown.len()..].chars().count();
+    if more == 0 {
+        return shown;
+    }
+    shown.push('…');
+    format!("{shown} and {more} characters more, not shown")
 }
 
 fn shown(text: &str) -> String {
@@ -378,6 +392,12 @@ mod tests {
         };
         let text = request(json!({ "kind": "command", "command": "rm x" }), Some("why"));
         assert!(text.contains("rm x") && text.contains("(why)") && text.contains("whole session"));
+        let command = format!("echo hello\n{}rm -rf x", " ".repeat(300));
+        let text = request(json!({ "kind": "command", "command": command }), None);
+        assert!(text.contains("rm -rf x"), "{text}");
+        let long = "é".repeat(DECIDED + 7);
+        let text = request(json!({ "kind": "tool", "title": long }), None);
+        assert!(text.contains("and 7 characters more"), "{text}");
         let text = request(json!({ "kind": "file_change", "paths": ["a", "b"] }), None);
         assert!(text.contains("a, b"));
     }

@@ -18,6 +18,7 @@ use crate::{
     failing::Failing,
     program::Context,
     request,
+    signals::Signals,
     text::{Text, printable, printable_os},
 };
 
@@ -74,7 +75,7 @@ pub(crate) async fn plan(context: &Context, args: &PlanArgs) -> Result<u8, Faili
     let agents::Asked {
         agent,
         conversation,
-    } = agents::of_run(context, &run).await?;
+    } = agents::of_run(context, &run, &mut Signals::listen()?).await?;
     let request = request::fresh(
         &run,
         agent,

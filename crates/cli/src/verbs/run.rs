@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::{
     agents::{self, Asked, Conversing},
     args::{CommandArgs, Format, ResumeArgs, RunArgs},
-    conversation::states,
+    conversation::{desk::Desk, states},
     documents::{Document, Run},
     exit,
     failing::Failing,
@@ -24,7 +24,10 @@ use crate::{
     program::{Context, Crew},
     request,
     signals::{Signals, leaves, unless_called},
-    verbs::talking::{self, Begin},
+    verbs::{
+        going_on::{self, Afterwards, Went},
+        talking::{self, Begin},
+    },
 };
 
 type Events = UnboundedReceiver<groundcrew_core::event::Event>;
@@ -39,7 +42,7 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
     let Asked {
         agent,
         conversation,
-    } = agents::of_run(context, args).await?;
+    } = agents::of_run(context, args, &mut signals).await?;
     let servers = servers(conversation.as_ref());
     let request = request::fresh(
         args,
@@ -59,7 +62,15 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
             anew: false,
             detach: args.command.detach,
         };
-        let talked = conversing(context, &crew, plan, events, &held, how, &mut signals);
+        let talked = conversing(
+            context,
+            &crew,
+            plan,
+            events,
+            (&held, None),
+            how,
+            &mut signals,
+        );
         return Box::pin(talked).await;
     }
     Box::pin(attended(
@@ -73,19 +84,19 @@ pub(crate) async fn run(context: &Context, args: &RunArgs) -> Result<u8, Failing
     .await
 }
 
-/// Launches the agent of a conversation, and holds that.
+/// Launches the agent of a conversation, and holds that, from our seat at its desk if we have one.
 async fn conversing(
     context: &Context,
     crew: &Crew,
     plan: Plan,
     mut events: Events,
-    held: &Conversing,
+    (held, seat): (&Conversing, Option<Desk>),
     how: Begin,
     signals: &mut Signals,
 ) -> Result<u8, Failing> {
     let console = &context.console;
     let session = plan.session().clone();
-    let desk = talking::sit(crew, &session).await?;
+    let desk = talking::sit(crew, &session, seat).await?;
     let launched = launch(&crew.launcher, plan, &mut events, console, signals);
     let (up, called) = match Box::pin(launched).await {
         Ok(launched) => launched,
@@ -125,16 +136,40 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
     let crew = context.open(sender).await?;
     crew.tend(&context.console).await;
     let record = crew.launcher.find(&args.id).await?;
-    let asked = agents::of_resume(context, args, &record).await?;
+    let signals = &mut signals;
+    let asked = agents::of_resume(context, args, &record, signals).await?;
+    let mut seat = None;
     if let Some(held) = &asked.conversation {
-        let stay = args.command.detach;
-        let went = talking::go_on(context, &crew, &record, held, stay, &mut signals);
-        if let Some(code) = Box::pin(went).await? {
-            return Ok(code);
+        let approve = args.wishes.approve;
+        let afterwards = match (args.command.detach, &held.prompt) {
+            (false, _) => Afterwards::End,
+            (true, None) => Afterwards::Stay,
+            (true, Some(_)) => Afterwards::Leave,
+        };
+        let went = going_on::go_on(context, &crew, &record, held, approve, afterwards, signals);
+        match Box::pin(went).await? {
+            Went::Done(code) => return Ok(code),
+            Went::Closed(desk) => seat = desk,
         }
     }
-    let resumed = resume_as(context, &crew, args, &record, asked, events, &mut signals);
+    let again = Again {
+        args,
+        record: &record,
+        asked,
+        seat,
+    };
+    let resumed = resume_as(context, &crew, again, events, signals);
     Box::pin(resumed).await
+}
+
+/// What is launched again.
+#[derive(Debug)]
+pub(crate) struct Again<'a> {
+    pub(crate) args: &'a ResumeArgs,
+    pub(crate) record: &'a RunRecord,
+    pub(crate) asked: Asked,
+    /// Our seat at the desk of its conversation, where we sit there already.
+    pub(crate) seat: Option<Desk>,
 }
 
 /// Launches what was asked for in the workspace that a run kept.
@@ -145,12 +180,16 @@ pub(crate) async fn resume(context: &Context, args: &ResumeArgs) -> Result<u8, F
 pub(crate) async fn resume_as(
     context: &Context,
     crew: &Crew,
-    args: &ResumeArgs,
-    record: &RunRecord,
-    asked: Asked,
+    again: Again<'_>,
     events: Events,
     signals: &mut Signals,
 ) -> Result<u8, Failing> {
+    let Again {
+        args,
+        record,
+        asked,
+        seat,
+    } = again;
     let Asked {
         agent,
         conversation,
@@ -171,7 +210,7 @@ pub(crate) async fn resume_as(
             anew: args.fresh,
             detach: args.command.detach,
         };
-        let talked = conversing(context, crew, plan, events, &held, how, signals);
+        let talked = conversing(context, crew, plan, events, (&held, seat), how, signals);
         return Box::pin(talked).await;
     }
     Box::pin(attended(

@@ -1,29 +1,23 @@
-//! Conversations: what `run` and `resume` do with an agent that is spoken to, and `prompt`, `answer` and `interrupt`.
+//! Conversations: opened in an agent that was just launched, taken over, left, and ended.
 
 use groundcrew_core::{
     CloseOptions, Launched, RunView,
     error::{Error, ErrorKind},
     id::SessionId,
-    process::{Offset, ProcessPhase},
-    redact::Redactor,
     store::{RunRecord, RunState},
 };
 use groundcrew_session::{
-    engine::Opening,
-    event::{EventKind, TurnOutcome},
-    failure,
-    request::{Decision, RequestId},
-    settings::ConversationId,
+    Engine, engine::Opening, event::TurnOutcome, failure, settings::ConversationId,
+    state::StateStore as _,
 };
 use serde::Serialize;
-use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{
-    agents::{self, Conversing},
-    args::{AnswerArgs, CommandArgs, Format, IdArgs, PromptArgs, ResumeArgs, WishArgs},
+    agents::Conversing,
+    args::Format,
     conversation::{
-        self, Ending, Talk, Teller, TurnReport, carry_out,
-        desk::{self, Ask, Desk, Line, Seat, Tell},
+        self, Ending, Talk, Teller, TurnReport,
+        desk::{self, Desk, Seat},
         states,
     },
     documents::{Document, Run},
@@ -32,7 +26,6 @@ use crate::{
     human,
     program::{Context, Crew},
     signals::{Signals, leaves, unless_called},
-    verbs,
 };
 
 /// A run with what came of a turn.
@@ -82,12 +75,12 @@ pub(crate) async fn begin(
         return Box::pin(leave(context, crew, &record, talk)).await;
     };
     if how.detach {
-        use groundcrew_session::settings::Prompt;
-        let said = talk
-            .engine
-            .prompt(&talk.session, Prompt::new(prompt.as_str()));
-        said.await?;
-        return Box::pin(leave(context, crew, &record, talk)).await;
+        let ending = match Box::pin(talk.say(prompt, signals)).await {
+            Ok(Ok(_)) => return Box::pin(leave(context, crew, &record, talk)).await,
+            Ok(Err(ending)) => Ok(ending),
+            Err(error) => Err(error),
+        };
+        return Box::pin(finish(context, crew, &record, talk, ending)).await;
     }
     let ending = Box::pin(talk.prompt(prompt, signals)).await;
     Box::pin(finish(context, crew, &record, talk, ending)).await
@@ -99,9 +92,17 @@ pub(crate) async fn begin(
 /// # Errors
 ///
 /// `Busy` when somebody else controls it; those of the file system.
-pub(crate) async fn sit(crew: &Crew, session: &SessionId) -> Result<Desk, Failing> {
+pub(crate) async fn sit(
+    crew: &Crew,
+    session: &SessionId,
+    seat: Option<Desk>,
+) -> Result<Desk, Failing> {
     let directory = states::directory(&crew.home)?;
-    let Seat::Ours(desk) = desk::take(&directory, session).await? else {
+    let seat = match seat {
+        Some(desk) => Seat::Ours(desk),
+        None => desk::take(&directory, session).await?,
+    };
+    let Seat::Ours(desk) = seat else {
         return Err(busy(session).into());
     };
     states::FileStates::new(directory).end(session).await?;
@@ -126,7 +127,17 @@ async fn open<'a>(
     let (engine, events) = conversation::engine(crew, &record, held, &redactor).await?;
     let settings = conversation::settings(crew, &record, held)?;
     let adopted = conversation::adopted(&record, greeting)?;
-    let token = record.resume_token.clone().filter(|_| !how.anew);
+    let token = match record.resume_token.clone() {
+        // Of a controller that died before it wrote the name down there is the state; what nothing was said in is lost to nobody.
+        None if !how.fresh => {
+            let states = states::FileStates::new(states::directory(&crew.home)?);
+            let known = states.load(&record.session).await?;
+            let known = known.filter(|state| state.content);
+            known.and_then(|state| state.token).map(|token| token.0)
+        }
+        token => token,
+    };
+    let token = token.filter(|_| !how.anew);
     let opening = async {
         match token {
             None => engine.start_in(settings, adopted).await,
@@ -168,7 +179,7 @@ fn talk<'a>(
     context: &'a Context,
     record: &RunRecord,
     held: &Conversing,
-    engine: groundcrew_session::Engine,
+    engine: Engine,
     events: conversation::Events,
     desk: Desk,
     teller: Teller,
@@ -210,7 +221,7 @@ pub(crate) async fn take_back(context: &Context, crew: &Crew, record: &RunRecord
 /// # Errors
 ///
 /// With the code `agent.session_not_found` when it was never opened, or its agent ended.
-async fn take_over<'a>(
+pub(super) async fn take_over<'a>(
     context: &'a Context,
     crew: &Crew,
     record: &RunRecord,
@@ -219,13 +230,19 @@ async fn take_over<'a>(
 ) -> Result<Talk<'a>, Failing> {
     let redactor = conversation::hidden(context, crew, record).await?;
     let (engine, events) = conversation::engine(crew, record, held, &redactor).await?;
-    Box::pin(engine.take_over(&record.session)).await?;
+    let opening = Box::pin(engine.take_over(&record.session)).await?;
+    if let Opening::Ready { conversation, .. } = opening
+        && record.resume_token.as_deref() != Some(conversation.0.as_str())
+    {
+        // Whoever opened it died before the name was written down.
+        crew.launcher.remember(&record.run, &conversation.0).await?;
+    }
     let teller = Teller::new(&context.console, redactor);
     Ok(talk(context, record, held, engine, events, desk, teller))
 }
 
 /// Leaves a conversation that is open; its agent goes on under the lease of its run.
-async fn leave(
+pub(super) async fn leave(
     context: &Context,
     crew: &Crew,
     record: &RunRecord,
@@ -247,7 +264,7 @@ async fn leave(
 }
 
 /// Ends the agent behind a turn, unless the turn goes on without us; the conversation can be gone on with.
-async fn finish(
+pub(super) async fn finish(
     context: &Context,
     crew: &Crew,
     record: &RunRecord,
@@ -262,13 +279,23 @@ async fn finish(
             return Ok(code);
         }
         Ok(Ending::Ended(outcome)) => of_turn(*outcome),
-        Ok(Ending::Stopped(call)) => exit::signalled(call.number().0),
+        Ok(Ending::Stopped(call) | Ending::Unsaid(call)) => exit::signalled(call.number().0),
         Err(_) => exit::OURS,
     };
     let released = match &ending {
         Ok(Ending::Ended(_)) => talk.engine.release(&talk.session).await,
         _ => talk.engine.disconnect(&talk.session).await,
     };
+    // How it ended is told as well.
+    talk.tell_rest();
+    if released
+        .as_ref()
+        .is_err_and(|e| failure::is(e, failure::BUSY))
+    {
+        // A turn that was promised to somebody else has just begun: it is not ours to end.
+        Box::pin(leave(context, crew, record, talk)).await?;
+        return Ok(code);
+    }
     if released.is_err() {
         // It can be resumed by nobody, or did not end: it is ended with its run.
         drop(talk.engine.close(&talk.session).await);
@@ -296,7 +323,7 @@ fn tell(context: &Context, view: &RunView, turn: &TurnReport) {
     document(context, view, turn);
 }
 
-fn document(context: &Context, view: &RunView, turn: &TurnReport) {
+pub(super) fn document(context: &Context, view: &RunView, turn: &TurnReport) {
     let run = Run::new(&view.record, view.report.as_ref());
     context
         .console
@@ -304,7 +331,7 @@ fn document(context: &Context, view: &RunView, turn: &TurnReport) {
 }
 
 /// Returns the exit code of a turn.
-const fn of_turn(outcome: TurnOutcome) -> u8 {
+pub(super) const fn of_turn(outcome: TurnOutcome) -> u8 {
     match outcome {
         TurnOutcome::Completed => exit::DONE,
         TurnOutcome::Interrupted | TurnOutcome::Cancelled => 130,
@@ -312,248 +339,10 @@ const fn of_turn(outcome: TurnOutcome) -> u8 {
     }
 }
 
-fn busy(session: &SessionId) -> Error {
+pub(super) fn busy(session: &SessionId) -> Error {
     Error::new(
         ErrorKind::Busy,
         "another process controls the conversation; say something with `groundcrew prompt`",
     )
     .with("session", session)
-}
-
-/// Goes on with a conversation that is up: says something, or follows what runs; none if it has to be resumed.
-///
-/// * `stay` leaves it open behind the turn.
-///
-/// # Errors
-///
-/// When the agent, or whoever controls it, does not take it.
-pub(crate) async fn go_on(
-    context: &Context,
-    crew: &Crew,
-    record: &RunRecord,
-    held: &Conversing,
-    stay: bool,
-    signals: &mut Signals,
-) -> Result<Option<u8>, Failing> {
-    if !is_up(crew, record).await? {
-        return Ok(None);
-    }
-    let directory = states::directory(&crew.home)?;
-    let desk = match desk::take(&directory, &record.session).await? {
-        Seat::Ours(desk) => desk,
-        Seat::Theirs(line) => {
-            let prompt = held.prompt.clone().ok_or_else(|| busy(&record.session))?;
-            let redactor = conversation::hidden(context, crew, record).await?;
-            let teller = Teller::new(&context.console, redactor);
-            let asked = ask(teller, line, Ask::Prompt { text: prompt }, signals);
-            return Box::pin(asked).await.map(Some);
-        }
-    };
-    let taken = Box::pin(take_over(context, crew, record, held, desk)).await;
-    let mut talk = match taken {
-        Ok(talk) => talk,
-        Err(failing) if failing.says(failure::NOT_LIVE) => {
-            // Its controller died before it was open, or the agent with it: it is begun again.
-            crew.launcher.stop(&record.run, None).await?;
-            return Ok(None);
-        }
-        Err(failing) => return Err(failing),
-    };
-    let ending = match &held.prompt {
-        Some(prompt) => Box::pin(talk.prompt(prompt, signals)).await,
-        None => Ok(Box::pin(talk.follow(None, signals)).await),
-    };
-    if stay && let Ok(Ending::Ended(outcome)) = ending {
-        talk.engine.leave(&talk.session).await?;
-        let view = crew.launcher.observe(&record.run).await?;
-        document(context, &view, talk.teller.report());
-        return Ok(Some(of_turn(outcome)));
-    }
-    let done = Box::pin(finish(context, crew, record, talk, ending)).await?;
-    Ok(Some(done))
-}
-
-/// Tells whether the agent of a run runs.
-async fn is_up(crew: &Crew, record: &RunRecord) -> Result<bool, Error> {
-    let view = crew.launcher.observe(&record.run).await?;
-    Ok(view.record.state == RunState::Running)
-}
-
-/// Asks whoever controls a conversation, and hears what comes of it; returns the exit code.
-async fn ask(
-    mut teller: Teller,
-    mut line: Line,
-    ask: Ask,
-    signals: &mut Signals,
-) -> Result<u8, Failing> {
-    let gone = || {
-        Error::new(
-            ErrorKind::Unavailable,
-            "whoever controlled the conversation is gone; ask again",
-        )
-    };
-    line.say(&ask).await.map_err(|_| gone())?;
-    let turn = match line.hear().await {
-        Some(Tell::Done { turn }) => turn,
-        Some(Tell::Failed { error }) => return Err(Error::from(error).into()),
-        _ => return Err(gone().into()),
-    };
-    let Some(turn) = turn else {
-        return Ok(exit::DONE);
-    };
-    loop {
-        let heard = match unless_called(signals, leaves, Box::pin(line.hear()).as_mut()).await {
-            Ok(heard) => heard,
-            // Who only listens leaves, and the turn goes on.
-            Err(call) => {
-                teller.finish();
-                return Ok(exit::signalled(call.number().0));
-            }
-        };
-        let Some(Tell::Happened { event }) = heard else {
-            teller.finish();
-            return Err(gone().into());
-        };
-        teller.tell(&event);
-        if let EventKind::TurnEnded { outcome, .. } = event.kind
-            && event.turn == Some(turn)
-        {
-            return Ok(of_turn(outcome));
-        }
-    }
-}
-
-/// Says something in a conversation: in the one that is up, or in one that is resumed for it.
-///
-/// # Errors
-///
-/// When there is no such run, it holds no conversation, or the agent does not take it.
-pub(crate) async fn prompt(context: &Context, args: &PromptArgs) -> Result<u8, Failing> {
-    let mut signals = Signals::listen()?;
-    let mut wishes = args.wishes.wishes();
-    wishes.prompt = Some(args.text.clone());
-    let resuming = resuming(&args.id, wishes);
-    let (sender, events) = unbounded_channel();
-    let crew = context.open(sender).await?;
-    crew.tend(&context.console).await;
-    let record = crew.launcher.find(&args.id).await?;
-    conversation::check(&record)?;
-    // It is read once: standard input has an end.
-    let asked = agents::of_resume(context, &resuming, &record).await?;
-    if let Some(held) = &asked.conversation {
-        let went = go_on(context, &crew, &record, held, true, &mut signals);
-        if let Some(code) = Box::pin(went).await? {
-            return Ok(code);
-        }
-    }
-    let signals = &mut signals;
-    let resumed = verbs::run::resume_as(context, &crew, &resuming, &record, asked, events, signals);
-    Box::pin(resumed).await
-}
-
-/// Makes the words of a resumption that says nothing else.
-fn resuming(id: &str, wishes: WishArgs) -> ResumeArgs {
-    ResumeArgs {
-        command: CommandArgs::default(),
-        id: id.to_owned(),
-        no_setup: false,
-        fresh: false,
-        wishes,
-        argv: Vec::new(),
-    }
-}
-
-/// Answers a request of an agent.
-///
-/// # Errors
-///
-/// When there is no such run, its agent does not run, or the request waits no more.
-pub(crate) async fn answer(context: &Context, args: &AnswerArgs) -> Result<u8, Failing> {
-    let decision = decision(args)?;
-    let ask = Ask::Answer {
-        request: RequestId(args.request.clone()),
-        decision,
-    };
-    at_the_desk(context, &args.id, ask).await
-}
-
-fn decision(args: &AnswerArgs) -> Result<Decision, Failing> {
-    if !args.input.is_empty() {
-        let mut answers = std::collections::BTreeMap::<String, Vec<String>>::new();
-        for word in &args.input {
-            let (question, text) = word
-                .split_once('=')
-                .ok_or_else(|| Failing::usage("--input is QUESTION=TEXT"))?;
-            let given = answers.entry(question.to_owned()).or_default();
-            given.push(text.to_owned());
-        }
-        return Ok(Decision::Input { answers });
-    }
-    let word = args.decision.as_deref().unwrap_or_default();
-    conversation::read_decision(word, args.because.clone()).ok_or_else(|| {
-        Failing::usage(
-            "a decision is approve, approve-session, deny, abort, or choose=NAME with a choice that was offered",
-        )
-    })
-}
-
-/// Interrupts the turn of a conversation.
-///
-/// # Errors
-///
-/// When there is no such run, its agent does not run, or no turn does.
-pub(crate) async fn interrupt(context: &Context, args: &IdArgs) -> Result<u8, Failing> {
-    at_the_desk(context, &args.id, Ask::Interrupt).await
-}
-
-/// Has something done by whoever controls a conversation, or does it where nobody does.
-async fn at_the_desk(context: &Context, id: &str, wanted: Ask) -> Result<u8, Failing> {
-    let mut signals = Signals::listen()?;
-    let crew = context.open(()).await?;
-    let record = crew.launcher.find(id).await?;
-    conversation::check(&record)?;
-    if !is_up(&crew, &record).await? {
-        let error = failure::coded(
-            ErrorKind::NotFound,
-            failure::NOT_LIVE,
-            "the conversation is not open; say something with `groundcrew prompt`",
-        );
-        return Err(error.with("run", &record.run).into());
-    }
-    let directory = states::directory(&crew.home)?;
-    match desk::take(&directory, &record.session).await? {
-        // Neither an answer nor an interruption is followed: nothing is told of what happens.
-        Seat::Theirs(line) => {
-            let teller = Teller::new(&context.console, Redactor::default());
-            ask(teller, line, wanted, &mut signals).await
-        }
-        Seat::Ours(desk) => {
-            let resuming = resuming(id, WishArgs::default());
-            let asked = agents::of_resume(context, &resuming, &record).await?;
-            let held = asked.conversation.ok_or_else(|| busy(&record.session))?;
-            let mut talk = Box::pin(take_over(context, &crew, &record, &held, desk)).await?;
-            // What waits is heard of first: it stands in the output that was not read yet.
-            caught_up(&crew, &record, &talk).await?;
-            let done = Box::pin(carry_out(&talk.engine, &talk.session, wanted)).await;
-            talk.engine.leave(&talk.session).await?;
-            // What we heard nobody hears again.
-            talk.tell_rest();
-            done?;
-            Ok(exit::DONE)
-        }
-    }
-}
-
-/// Waits until everything that the agent said before we came was read.
-async fn caught_up(crew: &Crew, record: &RunRecord, talk: &Talk<'_>) -> Result<(), Error> {
-    let instance = crew.launcher.instance(record).await?;
-    let agent = record.agent_process()?;
-    let processes = instance.processes().await?;
-    let said = processes.iter().find(|process| process.id == agent);
-    let end = match said {
-        Some(process) if matches!(process.phase, ProcessPhase::Running(_)) => process.log_end,
-        _ => Offset(0),
-    };
-    talk.engine.heard_to(&talk.session, end).await;
-    Ok(())
 }
