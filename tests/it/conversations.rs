@@ -266,7 +266,7 @@ fn who_speaks_while_the_last_one_leaves_is_heard() {
         let others = [(); 2].map(|()| ground.call(["prompt", &id, "tell"]).spawn());
         first.wait().ok();
         let others = others.map(Job::wait);
-        let heard = |other: &Outcome| other.out().contains("that is all");
+        let heard = |other: &Outcome| other.code == Some(0);
         assert!(others.iter().any(heard), "{round}: {others:?}");
         for other in others {
             // The agent takes one prompt at a time, and says so.

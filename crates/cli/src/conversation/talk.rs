@@ -1,6 +1,13 @@
 //! One turn of a conversation, followed to its end: events are told, requests answered, others at the desk served.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{
     StreamExt as _,
@@ -19,7 +26,10 @@ use groundcrew_session::{
     request::{Decision, RequestId},
     settings::Prompt,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 
 use super::{
     Events, Teller,
@@ -125,6 +135,7 @@ impl Talk<'_> {
             None => next_end(&self.engine, &self.session),
         };
         let mut outcome = None;
+        let saying = Arc::new(Saying::default());
         let mut works = Works::new();
         let mut hearers = Hearers::new();
         let mut open: VecDeque<RequestId> = VecDeque::new();
@@ -149,11 +160,13 @@ impl Talk<'_> {
                 },
                 (ask, line) = self.desk.next() => {
                     let (sender, heard) = unbounded_channel();
+                    let mut said = None;
                     if matches!(ask, Ask::Prompt { .. }) {
                         hearers.push(sender);
+                        said = Some(Said::begin(&saying));
                     }
                     let (engine, session) = (self.engine.clone(), self.session.clone());
-                    works.push(serve(engine, session, ask, line, heard).boxed());
+                    works.push(serve(engine, session, ask, line, heard, said).boxed());
                 }
                 line = answered(&mut person) => match line {
                     Some(line) => self.answer(&line, &mut open, &works),
@@ -169,9 +182,18 @@ impl Talk<'_> {
                     }
                     let ours = end.map_or(TurnOutcome::Completed, |end| end.outcome);
                     let ours = *outcome.get_or_insert(ours);
-                    // Who came too late for this turn was promised the next one.
+                    // Who came too late for this turn was promised the next one, or is just about to be.
                     ended = next_end(&self.engine, &self.session);
-                    if (&mut ended).now_or_never().is_some() {
+                    if saying.count.load(Ordering::Acquire) > 0 {
+                        let saying = Arc::clone(&saying);
+                        let (engine, session) = (self.engine.clone(), self.session.clone());
+                        ended = async move {
+                            saying.over.notified().await;
+                            // Not before: the turn is begun only now.
+                            next_end(&engine, &session).await
+                        }
+                        .boxed();
+                    } else if (&mut ended).now_or_never().is_some() {
                         break Ending::Ended(ours);
                     }
                 }
@@ -257,6 +279,32 @@ fn interrupt(engine: Engine, session: SessionId) -> BoxFuture<'static, Work> {
     .boxed()
 }
 
+/// Prompts of others that the agent has not taken yet.
+#[derive(Debug, Default)]
+struct Saying {
+    count: AtomicUsize,
+    /// Told when one of them is taken, or refused.
+    over: Notify,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Said(Arc<Saying>);
+
+impl Said {
+    fn begin(saying: &Arc<Saying>) -> Self {
+        saying.count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(saying))
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.over.notify_one();
+    }
+}
+
 /// Does what somebody at the desk asks for, says what came of it, and what happens in the turn that was asked for.
 async fn serve(
     engine: Engine,
@@ -264,13 +312,16 @@ async fn serve(
     ask: Ask,
     mut line: Line,
     mut heard: UnboundedReceiver<SessionEvent>,
+    said: Option<Said>,
 ) -> Work {
     let follows = matches!(ask, Ask::Prompt { .. });
     if line.say(&Tell::Taken).await.is_err() {
         // Who went away asked for nothing.
         return Ok(());
     }
-    let turn = match carry_out(&engine, &session, ask).await {
+    let carried_out = carry_out(&engine, &session, ask).await;
+    drop(said);
+    let turn = match carried_out {
         Ok(turn) => turn,
         Err(error) => {
             let error = ErrorReport::from(&error);
