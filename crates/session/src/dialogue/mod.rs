@@ -469,6 +469,30 @@ impl Dialogue {
         self.put(peer, &conversation, request, Some(behind));
     }
 
+    /// Tells of what cannot be read; a question among it is refused, and never answered as if it were another.
+    fn unreadable(
+        &self,
+        peer: &Peer,
+        id: Option<&WireId>,
+        method: &str,
+        why: &str,
+        behind: Offset,
+    ) -> bool {
+        let (about, what) = match id {
+            Some(id) => {
+                let text = format!("the parameters cannot be read: {why}");
+                peer.reply_now(id, &Err(Refusal::new(-32602, text)));
+                ("request", "asked")
+            }
+            None => ("notification", "told"),
+        };
+        let warning = EventKind::Warning {
+            about: about.to_owned(),
+            text: format!("the agent {what} what cannot be read: {method}: {why}"),
+        };
+        self.apply(vec![Happening::Tell(warning)], behind)
+    }
+
     /// Tells a request that waits, and answers it where the settings do.
     fn put(
         &self,
@@ -535,6 +559,9 @@ impl Listener for Dialogue {
             Incoming::Request { id, method, params } => {
                 self.asked(peer, id, method, params, behind).await;
                 self.apply(Vec::new(), behind)
+            }
+            Incoming::Unreadable { id, method, why } => {
+                self.unreadable(peer, id.as_ref(), &method, &why, behind)
             }
             Incoming::Stderr(line) => {
                 let telling = self.protocol.stderr(&line);

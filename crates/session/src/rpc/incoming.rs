@@ -16,6 +16,12 @@ pub(crate) enum Incoming {
     },
     /// The peer tells.
     Notification { method: String, params: Value },
+    /// The peer asks, where there is an id, or tells something that cannot be read.
+    Unreadable {
+        id: Option<WireId>,
+        method: String,
+        why: String,
+    },
     /// An answer that nobody waits for: to a posted call, to an earlier controller, or to nobody.
     Reply { id: u64, result: Reply },
     /// A line of standard error.

@@ -8,7 +8,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::call::Refusal;
+use super::{call::Refusal, content};
 
 /// Whether messages say which version of JSON-RPC they are; both are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,12 @@ pub(crate) enum Message {
     },
     /// It tells something.
     Notification { method: String, params: Value },
+    /// It asks, where there is an id, or tells something, and nobody can read what.
+    Unreadable {
+        id: Option<WireId>,
+        method: String,
+        why: String,
+    },
     /// It answers; an id that cannot be ours is none.
     Reply {
         id: Option<u64>,
@@ -89,39 +95,49 @@ impl Message {
     /// Reads a line; none if it is no message.
     pub(crate) fn read(line: &[u8]) -> Option<Self> {
         let line: Line<'_> = serde_json::from_slice(line).ok()?;
-        let value = |raw: Option<&RawValue>| {
-            raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
-                .unwrap_or(Value::Null)
-        };
-        match (line.id, line.method) {
-            (Some(id), Some(method)) => Some(Self::Request {
-                id: WireId(id.get().into()),
-                method: method.into_owned(),
-                params: value(line.params),
-            }),
-            (None, Some(method)) => Some(Self::Notification {
-                method: method.into_owned(),
-                params: value(line.params),
-            }),
-            (Some(id), None) => Some(Self::Reply {
+        Some(match (line.id, line.method) {
+            (id, Some(method)) => {
+                let id = id.map(|id| WireId(id.get().into()));
+                let method = method.into_owned();
+                match (value(line.params), id) {
+                    (Ok(params), Some(id)) => Self::Request { id, method, params },
+                    (Ok(params), None) => Self::Notification { method, params },
+                    (Err(error), id) => Self::Unreadable {
+                        id,
+                        method,
+                        why: error.to_string(),
+                    },
+                }
+            }
+            (Some(id), None) => Self::Reply {
                 id: own_id(id.get()),
                 result: match line.error {
-                    None => Ok(value(line.result)),
-                    Some(error) => Err(refusal(error.get())),
+                    None => value(line.result).map_err(|error| {
+                        Refusal::new(UNREADABLE, format!("the answer cannot be read: {error}"))
+                    }),
+                    Some(error) => Err(refusal(error)),
                 },
-            }),
+            },
             // An object that says nothing; `{"id": null, "error": …}` is an answer to nobody.
-            (None, None) => line.error.map(|error| Self::Reply {
+            (None, None) => Self::Reply {
                 id: None,
-                result: Err(refusal(error.get())),
-            }),
-        }
+                result: Err(refusal(line.error?)),
+            },
+        })
     }
 }
 
+/// The code of an answer that came and cannot be read: JSON-RPC's for what is no JSON.
+const UNREADABLE: i64 = -32700;
+
+/// Reads what may be left out.
+fn value(raw: Option<&RawValue>) -> Result<Value, serde_json::Error> {
+    raw.map_or(Ok(Value::Null), content::read)
+}
+
 /// Reads an error, of whatever form.
-fn refusal(raw: &str) -> Refusal {
-    serde_json::from_str(raw).unwrap_or_else(|_| Refusal::new(0, raw))
+fn refusal(raw: &RawValue) -> Refusal {
+    content::read(raw).unwrap_or_else(|_| Refusal::new(0, raw.get()))
 }
 
 /// Reads one of our own ids: a number, or a text that holds one.
@@ -243,6 +259,47 @@ mod tests {
             Message::read(br#"{"id":null,"error":{"code":-32700,"message":"x"}}"#),
             Some(Message::Reply { id: None, .. })
         ));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_neither_null_nor_nonsense() {
+        let read = |text: String| Message::read(text.as_bytes());
+        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for bad in ["1e400", &deep] {
+            let asked = read(format!(r#"{{"id": 3, "method": "ask", "params": {bad}}}"#));
+            let Some(Message::Unreadable { id, method, .. }) = asked else {
+                panic!("{asked:?}");
+            };
+            let id = id.unwrap();
+            assert_eq!((id.as_json(), method.as_str()), ("3", "ask"));
+            let told = read(format!(r#"{{"method": "told", "params": {bad}}}"#));
+            let without_id = matches!(&told, Some(Message::Unreadable { id: None, .. }));
+            assert!(without_id, "{told:?}");
+            let answered = read(format!(r#"{{"id": 7, "result": {bad}}}"#));
+            let Some(Message::Reply { id, result }) = answered else {
+                panic!("{answered:?}");
+            };
+            assert_eq!((id, result.unwrap_err().code), (Some(7), UNREADABLE));
+            let refused = read(format!(r#"{{"id": 7, "error": {bad}}}"#));
+            let Some(Message::Reply { result, .. }) = refused else {
+                panic!("{refused:?}");
+            };
+            assert_eq!(result.unwrap_err().message, bad);
+        }
+    }
+
+    #[test]
+    fn half_a_character_costs_no_message() {
+        let told = Message::read(br#"{"method": "told", "params": {"text": "ab\ud83d"}}"#);
+        let Some(Message::Notification { params, .. }) = told else {
+            panic!("{told:?}");
+        };
+        assert_eq!(params, json!({"text": "ab\u{fffd}"}));
+        let line = br#"{"id": 7, "error": {"code": 5, "message": "no\udc00"}}"#;
+        let Some(Message::Reply { result, .. }) = Message::read(line) else {
+            panic!("no reply");
+        };
+        assert_eq!(result, Err(Refusal::new(5, "no\u{fffd}")));
     }
 
     #[test]

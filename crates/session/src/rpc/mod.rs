@@ -3,6 +3,7 @@
 //! It knows no agent and no session: what comes in is handed to whoever listens.
 
 mod call;
+mod content;
 mod fence;
 mod incoming;
 mod message;

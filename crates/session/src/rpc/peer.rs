@@ -332,7 +332,7 @@ impl Peer {
         match (listener, incoming) {
             (Some(listener), incoming) => listener.take(self, incoming, behind).await,
             // Nobody can answer any more; the peer is told so.
-            (None, Incoming::Request { id, .. }) => {
+            (None, Incoming::Request { id, .. } | Incoming::Unreadable { id: Some(id), .. }) => {
                 self.reply_now(&id, &Err(Refusal::new(-32000, "the session is closed")));
             }
             (None, _) => {}

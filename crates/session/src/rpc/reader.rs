@@ -206,6 +206,7 @@ impl Reader {
                 self.waiters.notified(&method, &params);
                 Incoming::Notification { method, params }
             }
+            Message::Unreadable { id, method, why } => Incoming::Unreadable { id, method, why },
             Message::Reply { id, result } => {
                 let Some(id) = id else {
                     self.heard.stray();

@@ -163,3 +163,92 @@ async fn a_time_limit_is_an_error_of_its_own_that_names_method_and_limit() {
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("deadline exceeded"), "{source}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn half_a_character_costs_no_text_and_what_cannot_be_read_is_told() {
+    let desk = Desk::new();
+    let process = desk.begin().await;
+    let place = r#""threadId":"codex-thread-1","turnId":"turn-1","itemId":"i""#;
+    let delta = |text: &str| {
+        format!(
+            "{{\"method\":\"item/agentMessage/delta\",\"params\":{{{place},\"delta\":{text}}}}}\n"
+        )
+    };
+    settle().await;
+    desk.told().await;
+    process.write(delta(r#""cut \ud83d""#));
+    process.write(delta("1e400"));
+    settle().await;
+    let told: Vec<_> = desk
+        .told()
+        .await
+        .into_iter()
+        .map(|event| event.kind)
+        .collect();
+    let [
+        EventKind::TextDelta { text, .. },
+        EventKind::Warning {
+            about,
+            text: warning,
+        },
+    ] = told.as_slice()
+    else {
+        panic!("{told:#?}");
+    };
+    assert_eq!(
+        (text.as_str(), about.as_str()),
+        ("cut \u{fffd}", "notification")
+    );
+    assert!(warning.contains("item/agentMessage/delta"), "{warning}");
+
+    // A question is put as it was meant, or refused; nobody is asked another one.
+    let ask = |id: u32, command: &str| {
+        let method = "item/commandExecution/requestApproval";
+        format!(
+            "{{\"id\":{id},\"method\":\"{method}\",\"params\":{{{place},\"command\":{command}}}}}\n"
+        )
+    };
+    process.write(ask(1, r#""rm \ud83d""#));
+    let request = desk.asked().await;
+    let shown = serde_json::to_value(&request.question).unwrap();
+    assert_eq!(shown["command"], "rm \u{fffd}");
+    process.write(ask(2, &format!("{}{}", "[".repeat(200), "]".repeat(200))));
+    let refused = process.answered(json!(2)).await;
+    assert_eq!(refused["error"]["code"], -32602);
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.contains("cannot be read"), "{why}");
+    settle().await;
+    let told = desk.told().await;
+    let [warning] = told.as_slice() else {
+        panic!("{told:#?}");
+    };
+    assert!(matches!(&warning.kind, EventKind::Warning { about, .. } if about == "request"));
+    assert_eq!(desk.engine.requests(&key("s")), [request]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_cannot_be_read_is_an_error_for_who_waits() {
+    let desk = Desk::new();
+    let process = desk.start().await;
+    process.behave("turn/start", Behaviour::Hold);
+    let engine = desk.engine.clone();
+    let asking = tokio::spawn(async move { engine.prompt(&key("s"), Prompt::new("go")).await });
+    let call = process.called("turn/start", 1).await;
+    process.write(format!("{{\"id\":{},\"result\":1e400}}\n", call["id"]));
+    let end = asking.await.unwrap().unwrap().ended().await;
+    assert_eq!(end.outcome, TurnOutcome::Failed);
+    assert!(end.error.unwrap().contains("cannot be read"));
+    assert!(desk.is_live());
+
+    // As for a call that the engine waits for itself.
+    desk.world
+        .next(Script::default().on("thread/start", Behaviour::Hold));
+    let engine = desk.engine.clone();
+    let starting = tokio::spawn(async move { engine.start(settings("t")).await });
+    settle().await;
+    let process = desk.world.last();
+    let call = process.called("thread/start", 1).await;
+    process.write(format!("{{\"id\":{},\"result\":1e400}}\n", call["id"]));
+    let error = starting.await.unwrap().unwrap_err();
+    assert_eq!(error.get("rpc_code"), Some("-32700"), "{error:?}");
+}
