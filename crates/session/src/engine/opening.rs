@@ -246,8 +246,8 @@ impl Task<'_> {
         adopted: Option<&Adopted>,
         token: &ConversationId,
     ) -> Result<Opens, Failed> {
-        let old = self.lane.current().filter(|old| old.is_live());
-        if let Some(old) = &old {
+        let old = self.lane.current();
+        if let Some(old) = old.as_ref().filter(|old| old.is_live()) {
             self.preserve(old, token).await;
         }
         let spawned = self
@@ -275,7 +275,9 @@ impl Task<'_> {
         self.inner.cancellable(self.cancel, resuming).await
     }
 
-    /// The process that serves holds the conversation: it is closed, now that its successor is up, and not before.
+    /// The earlier process holds the conversation: it is closed, now that its successor is up, and not before.
+    ///
+    /// * One that nobody speaks with any more, or that could not be closed before, may hold it as well.
     async fn hand_over(
         &self,
         spawned: &Spawned,

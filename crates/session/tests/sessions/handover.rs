@@ -114,22 +114,44 @@ async fn a_handover_that_fails_leaves_a_session_that_can_be_resumed() {
 async fn a_writer_that_cannot_be_closed_keeps_the_conversation_and_stays_owned() {
     let desk = locking();
     desk.start().await;
-    desk.world.fail_next_closes(0, 1);
-    let error = desk
-        .engine
+    desk.world.fail_next_closes(0, 2);
+    for _ in 0..2 {
+        let error = desk
+            .engine
+            .resume(settings("s"), token(THREAD))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unexpected);
+        assert_eq!(desk.world.live(), [0], "the new one is gone");
+        assert_eq!(desk.engine.owned(&key("s")), 1);
+    }
+    // Each resume tries again, and once it can be closed the conversation goes on.
+    desk.engine
         .resume(settings("s"), token(THREAD))
         .await
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unexpected);
-    assert_eq!(desk.world.live(), [0], "the new one is gone");
+        .unwrap();
+    assert_eq!(desk.world.live(), [3]);
+    assert_eq!(desk.engine.owned(&key("s")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_nobody_speaks_with_any_more_hands_over_as_well() {
+    let desk = locking();
+    let first = desk.begin().await;
+    // It lives on, but what it says is no message any more.
+    first.write("nonsense\n".repeat(5));
+    crate::desk::settle().await;
+    assert!(!desk.is_live());
+    assert_eq!(desk.world.live(), [0]);
+    desk.engine
+        .resume(settings("s"), token(THREAD))
+        .await
+        .unwrap();
+    assert_eq!(first.closes(), 1);
+    assert_eq!(desk.world.live(), [1]);
     assert_eq!(desk.engine.owned(&key("s")), 1);
     desk.engine
-        .resume(settings("s"), token(THREAD))
-        .await
-        .unwrap_err();
-    desk.engine.close(&key("s")).await.unwrap();
-    desk.engine
-        .resume(settings("s"), token(THREAD))
+        .prompt(&key("s"), Prompt::new("go on"))
         .await
         .unwrap();
 }
