@@ -122,6 +122,26 @@ impl Handle {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives up a process that another handle owns from now on; returns what is still to be taken back with it.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped until it returns; it is its owner then as before.
+    pub(super) async fn give_up(&self) -> Option<Arc<dyn LaunchCleanup>> {
+        let mut physical = self.physical.lock().await;
+        physical.gone = true;
+        if let Some((peer, _)) = self.talk() {
+            peer.mute();
+            peer.stop();
+        }
+        physical.cleanup.take()
+    }
+
+    /// Returns the process.
+    pub(super) fn process(&self) -> &ProcessId {
+        &self.process
+    }
+
     /// Closes the process, and takes back what was made for it.
     ///
     /// * While it goes on nothing of the process is heard.

@@ -47,6 +47,12 @@ impl Inner {
             return Err(failure::not_live().with("session", &session));
         };
         let connection = self.transport.attach(&live.process, live.settled).await?;
+        // One of ours that could not be closed, or that nobody spoke with: its process has one owner, as before.
+        let old = lane.current();
+        let cleanup = match &old {
+            Some(old) if *old.process() == live.process => old.give_up().await,
+            _ => None,
+        };
         let parts = self.dialogue_parts(&book, &live.process, live.number);
         let dialogue = Dialogue::restored(parts, &live);
         let peer = self.peer(&book, &connection, &dialogue, live.settled);
@@ -58,7 +64,7 @@ impl Inner {
                 peer: peer.clone(),
                 dialogue: Arc::clone(&dialogue),
             },
-            None,
+            cleanup,
         );
         let conversation = live.conversation.id.clone();
         dialogue.tell(
@@ -67,7 +73,13 @@ impl Inner {
                 conversation: conversation.clone(),
             },
         );
-        lane.slots().current = Some(Arc::clone(&handle));
+        {
+            let mut slots = lane.slots();
+            slots.current = Some(Arc::clone(&handle));
+            if let Some(old) = old.filter(|old| *old.process() != live.process) {
+                slots.retire(old);
+            }
+        }
         // The earlier controller may have died in the middle of a line; an agent that is gone shows so by itself.
         let _ended = peer.end_line().await;
         dialogue.go_on_with_requests(&peer).await;

@@ -366,3 +366,26 @@ async fn a_cleanup_runs_behind_a_start_whose_agent_refused() {
         "nothing is started without a token"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_taken_over_after_a_release_in_vain_is_cleaned_up_behind_once() {
+    let hook = Arc::new(Hook::default());
+    let desk = desk(&hook);
+    desk.begin().await.end_turn("completed");
+    crate::desk::settle().await;
+    desk.world.fail_next_closes(0, 1);
+    desk.engine.release(&key("s")).await.unwrap_err();
+    assert_eq!(hook.cleanup.tries.load(SeqCst), 0);
+    desk.engine.take_over(&key("s")).await.unwrap();
+    assert!(desk.is_live());
+    assert_eq!(desk.engine.owned(&key("s")), 1, "it has one owner");
+    // What is stuck is tried again; this one is not any more.
+    assert_eq!(desk.engine.cleanup(9).await.attempted, 0);
+    assert!(desk.is_live());
+    assert_eq!(desk.world.live(), [0]);
+    desk.engine.close(&key("s")).await.unwrap();
+    assert!(desk.world.live().is_empty());
+    assert_eq!(hook.cleanup.done.load(SeqCst), 1);
+    assert_eq!(hook.cleanup.tries.load(SeqCst), 1);
+    assert_eq!(desk.engine.owned(&key("s")), 0);
+}
