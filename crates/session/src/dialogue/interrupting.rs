@@ -35,7 +35,7 @@ impl Dialogue {
             turn.interrupting = true;
             let progress = turn.progress.subscribe();
             // A part of the agent may be parked on one of them.
-            self.reject(&mut talk, peer, &Verdict::Cancelled);
+            self.reject(&mut talk, peer, None, &Verdict::Cancelled);
             progress
         };
         let (me, peer, asking) = (Arc::clone(self), peer.clone(), progress.clone());

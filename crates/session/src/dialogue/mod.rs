@@ -249,33 +249,34 @@ impl Dialogue {
     /// Ends what is open, because the process goes: requests are refused, the turn has ended, nothing more is heard.
     pub(crate) fn close(&self, peer: &Peer, verdict: &Verdict, end: TurnEnd) {
         let mut talk = self.talk();
-        self.reject(&mut talk, peer, verdict);
+        self.reject(&mut talk, peer, None, verdict);
         let end = match &talk.turns.active {
             Some(turn) if turn.forced => TurnEnd::new(TurnOutcome::Cancelled),
             _ => end,
         };
-        self.end_turn(&mut talk, None, None, end);
+        self.end_turn(&mut talk, peer, None, None, end);
         talk.closed = true;
     }
 
     /// Refuses all requests that wait; the turn goes on.
     pub(crate) fn reject_all(&self, peer: &Peer, verdict: &Verdict) {
-        self.reject(&mut self.talk(), peer, verdict);
+        self.reject(&mut self.talk(), peer, None, verdict);
     }
 
     /// Refuses all requests that wait.
-    fn reject(&self, talk: &mut Talk, peer: &Peer, verdict: &Verdict) {
+    fn reject(&self, talk: &mut Talk, peer: &Peer, offset: Option<Offset>, verdict: &Verdict) {
         for open in talk.requests.interrupt_all() {
             peer.reply_now(&open.wire, &self.protocol.reply(&open, verdict));
             let request = open.request.id;
-            self.tell_in(talk, None, EventKind::Interrupted { request });
+            self.tell_in(talk, offset, EventKind::Interrupted { request });
         }
     }
 
-    /// Ends the turn that runs, once; what waits for an answer in it can have none any more.
+    /// Ends the turn that runs, once; what waits for an answer in it is refused: a part of the agent may be parked on it.
     fn end_turn(
         &self,
         talk: &mut Talk,
+        peer: &Peer,
         id: Option<crate::settings::TurnId>,
         offset: Option<Offset>,
         end: TurnEnd,
@@ -283,10 +284,7 @@ impl Dialogue {
         if talk.turns.active.is_none() {
             return;
         }
-        for open in talk.requests.interrupt_all() {
-            let request = open.request.id;
-            self.tell_in(talk, offset, EventKind::Interrupted { request });
-        }
+        self.reject(talk, peer, offset, &Verdict::Cancelled);
         let kind = EventKind::TurnEnded {
             outcome: end.outcome,
             error: end.error.clone(),
@@ -302,20 +300,20 @@ impl Dialogue {
     }
 
     /// Applies what a message means; returns whether it should be stored.
-    fn apply(&self, happenings: Vec<Happening>, behind: Offset) -> bool {
+    fn apply(&self, peer: &Peer, happenings: Vec<Happening>, behind: Offset) -> bool {
         let mut talk = self.talk();
         if talk.closed {
             return false;
         }
         let mut save = false;
         for happening in happenings {
-            save |= self.happened(&mut talk, happening, behind);
+            save |= self.happened(&mut talk, peer, happening, behind);
         }
         talk.settled = behind;
         save || behind.0 - talk.saved.0.min(behind.0) > UNSAVED || self.book.wants_save()
     }
 
-    fn happened(&self, talk: &mut Talk, happening: Happening, behind: Offset) -> bool {
+    fn happened(&self, talk: &mut Talk, peer: &Peer, happening: Happening, behind: Offset) -> bool {
         let offset = Some(behind);
         match happening {
             Happening::Tell(kind) => {
@@ -349,7 +347,7 @@ impl Dialogue {
                     error,
                     reason,
                 };
-                self.end_turn(talk, turn, offset, end);
+                self.end_turn(talk, peer, turn, offset, end);
                 true
             }
             Happening::RequestSettled(wire) => {
@@ -363,16 +361,22 @@ impl Dialogue {
         }
     }
 
-    fn notified(&self, method: &str, params: &Value, behind: Offset) -> bool {
+    fn notified(&self, peer: &Peer, method: &str, params: &Value, behind: Offset) -> bool {
         let happenings = match self.conversation() {
             Some(conversation) => self.protocol.notice(&conversation, method, params),
             None => self.protocol.early_notice(method, params),
         };
-        self.apply(happenings, behind)
+        self.apply(peer, happenings, behind)
     }
 
     /// Takes the answer to the call that began the turn; returns none if that was not the question.
-    fn turn_answered(&self, call: u64, result: &Reply, behind: Offset) -> Option<bool> {
+    fn turn_answered(
+        &self,
+        peer: &Peer,
+        call: u64,
+        result: &Reply,
+        behind: Offset,
+    ) -> Option<bool> {
         let conversation = {
             let mut talk = self.talk();
             talk.turns
@@ -384,7 +388,11 @@ impl Dialogue {
             }
             talk.conversation.clone()?
         };
-        let save = self.apply(self.protocol.turn_answered(&conversation, result), behind);
+        let save = self.apply(
+            peer,
+            self.protocol.turn_answered(&conversation, result),
+            behind,
+        );
         let mut talk = self.talk();
         let refused = talk
             .turns
@@ -394,6 +402,7 @@ impl Dialogue {
         if let (Err(refusal), true) = (result, refused) {
             self.end_turn(
                 &mut talk,
+                peer,
                 None,
                 Some(behind),
                 TurnEnd::failed(refusal.to_string()),
@@ -490,7 +499,7 @@ impl Dialogue {
             about: about.to_owned(),
             text: format!("the agent {what} what cannot be read: {method}: {why}"),
         };
-        self.apply(vec![Happening::Tell(warning)], behind)
+        self.apply(peer, vec![Happening::Tell(warning)], behind)
     }
 
     /// Tells a request that waits, and answers it where the settings do.
@@ -520,7 +529,7 @@ impl Dialogue {
         }
     }
 
-    fn ended(&self, report: ErrorReport, behind: Offset) {
+    fn ended(&self, peer: &Peer, report: ErrorReport, behind: Offset) {
         let mut talk = self.talk();
         if talk.closed {
             return;
@@ -529,11 +538,12 @@ impl Dialogue {
             Some(turn) if turn.forced => TurnEnd::new(TurnOutcome::Cancelled),
             _ => TurnEnd::failed(Error::from(report.clone()).to_string()),
         };
-        self.end_turn(&mut talk, None, Some(behind), end);
+        // Nobody is there to be refused.
         for open in talk.requests.interrupt_all() {
             let request = open.request.id;
             self.tell_in(&talk, Some(behind), EventKind::Interrupted { request });
         }
+        self.end_turn(&mut talk, peer, None, Some(behind), end);
         self.tell_in(
             &talk,
             Some(behind),
@@ -549,16 +559,18 @@ impl Dialogue {
 impl Listener for Dialogue {
     async fn take(&self, peer: &Peer, incoming: Incoming, behind: Offset) {
         let save = match incoming {
-            Incoming::Notification { method, params } => self.notified(&method, &params, behind),
-            Incoming::Reply { id, result } => {
-                self.turn_answered(id, &result, behind).unwrap_or_else(|| {
-                    peer.stray();
-                    self.apply(Vec::new(), behind)
-                })
+            Incoming::Notification { method, params } => {
+                self.notified(peer, &method, &params, behind)
             }
+            Incoming::Reply { id, result } => self
+                .turn_answered(peer, id, &result, behind)
+                .unwrap_or_else(|| {
+                    peer.stray();
+                    self.apply(peer, Vec::new(), behind)
+                }),
             Incoming::Request { id, method, params } => {
                 self.asked(peer, id, method, params, behind).await;
-                self.apply(Vec::new(), behind)
+                self.apply(peer, Vec::new(), behind)
             }
             Incoming::Unreadable { id, method, why } => {
                 self.unreadable(peer, id.as_ref(), &method, &why, behind)
@@ -576,12 +588,13 @@ impl Listener for Dialogue {
                 let text = format!("{bytes} bytes of what the agent said are no longer kept");
                 let about = "output".to_owned();
                 self.apply(
+                    peer,
                     vec![Happening::Tell(EventKind::Warning { about, text })],
                     behind,
                 )
             }
             Incoming::Ended(report) => {
-                self.ended(report, behind);
+                self.ended(peer, report, behind);
                 true
             }
         };

@@ -125,7 +125,7 @@ impl Dialogue {
             TurnCall::Ends(call) => (call, None),
         };
         if let Err(error) = peer.post(turn.call, &call.method, &call.params).await {
-            return Err(self.not_begun(error));
+            return Err(self.not_begun(peer, error));
         }
         self.book.update(|state| state.content = true);
         if let Some(limit) = limit {
@@ -133,7 +133,7 @@ impl Dialogue {
             let in_time = tokio::time::timeout(limit, answered).await.is_ok();
             if !in_time {
                 let method = call.method;
-                return Err(self.not_begun(CallError::TimedOut { method, limit }.into()));
+                return Err(self.not_begun(peer, CallError::TimedOut { method, limit }.into()));
             }
             if let Some(end) = progress.borrow().end.clone()
                 && let Some(report) = peer.ended()
@@ -155,9 +155,9 @@ impl Dialogue {
         })
     }
 
-    fn not_begun(&self, error: Error) -> NotAccepted {
+    fn not_begun(&self, peer: &Peer, error: Error) -> NotAccepted {
         let end = TurnEnd::failed(error.to_string());
-        self.end_turn(&mut self.talk(), None, None, end);
+        self.end_turn(&mut self.talk(), peer, None, None, end);
         NotAccepted {
             error,
             unhealthy: true,

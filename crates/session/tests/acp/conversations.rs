@@ -108,3 +108,19 @@ async fn a_turn_that_fails_and_a_prompt_in_the_middle_leave_the_session_whole() 
     assert!(engine.is_live(session));
     assert_eq!(scene.world.heard("session/prompt"), 1);
 }
+
+#[tokio::test]
+async fn a_permission_that_waits_when_the_turn_ends_is_cancelled() {
+    let mut scene = Scene::new();
+    scene.engine.start(scene.settings()).await.unwrap();
+    let (engine, session) = (scene.engine.clone(), scene.session.clone());
+    let mut turn = engine.prompt(&session, Prompt::new("go")).await.unwrap();
+    scene.world.step(Step::AskAside);
+    let request = asked(&mut scene).await;
+    scene.world.step(Step::End);
+    assert_eq!(turn.ended().await.outcome, TurnOutcome::Completed);
+    scene.world.answered().await;
+    assert_eq!(scene.world.known().permissions, ["cancelled"]);
+    let late = engine.answer(&session, &request, Decision::Approve).await;
+    assert!(failure::is(&late.unwrap_err(), failure::REQUEST_GONE));
+}

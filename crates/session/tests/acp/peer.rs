@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Say(&'static str),
     /// It asks whether it may run a command.
     Ask,
+    /// It asks the same, and goes on without the answer.
+    AskAside,
     /// The turn ends.
     End,
     /// The turn fails.
@@ -67,6 +69,7 @@ pub(crate) struct World {
     steps: tokio::sync::Mutex<mpsc::UnboundedReceiver<Step>>,
     next: mpsc::UnboundedSender<Step>,
     cancelled: Notify,
+    answered: Notify,
 }
 
 impl World {
@@ -77,6 +80,7 @@ impl World {
             steps: tokio::sync::Mutex::new(steps),
             next,
             cancelled: Notify::new(),
+            answered: Notify::new(),
         })
     }
 
@@ -92,6 +96,14 @@ impl World {
     pub(crate) fn heard(&self, method: &str) -> usize {
         let known = self.known();
         known.heard.iter().filter(|heard| *heard == method).count()
+    }
+
+    /// Waits until one of its questions was answered.
+    pub(crate) async fn answered(&self) {
+        let limit = std::time::Duration::from_secs(60);
+        tokio::time::timeout(limit, self.answered.notified())
+            .await
+            .unwrap();
     }
 
     fn note(&self, method: &str) {
@@ -130,9 +142,33 @@ impl World {
             .session_capabilities(sessions)
     }
 
+    async fn ask(
+        self: Arc<Self>,
+        session: SessionId,
+        agent: ConnectionTo<agent_client_protocol::Client>,
+    ) -> Result<(), Error> {
+        let fields = ToolCallUpdateFields::new()
+            .kind(ToolKind::Execute)
+            .title("touch it".to_owned());
+        let call = ToolCallUpdate::new("t1", fields);
+        let options = vec![
+            PermissionOption::new("yes", "Yes", PermissionOptionKind::AllowOnce),
+            PermissionOption::new("no", "No", PermissionOptionKind::RejectOnce),
+        ];
+        let request = RequestPermissionRequest::new(session, call, options);
+        let answer = agent.send_request(request).block_task().await?;
+        let came = match answer.outcome {
+            RequestPermissionOutcome::Selected(chosen) => chosen.option_id.to_string(),
+            _ => "cancelled".to_owned(),
+        };
+        self.known().permissions.push(came);
+        self.answered.notify_one();
+        Ok(())
+    }
+
     /// Takes steps until the turn ends.
     async fn turn(
-        &self,
+        self: &Arc<Self>,
         session: SessionId,
         agent: ConnectionTo<agent_client_protocol::Client>,
     ) -> Result<PromptResponse, Error> {
@@ -151,21 +187,12 @@ impl World {
                     agent.send_notification(SessionNotification::new(session.clone(), update))?;
                 }
                 Step::Ask => {
-                    let fields = ToolCallUpdateFields::new()
-                        .kind(ToolKind::Execute)
-                        .title("touch it".to_owned());
-                    let call = ToolCallUpdate::new("t1", fields);
-                    let options = vec![
-                        PermissionOption::new("yes", "Yes", PermissionOptionKind::AllowOnce),
-                        PermissionOption::new("no", "No", PermissionOptionKind::RejectOnce),
-                    ];
-                    let request = RequestPermissionRequest::new(session.clone(), call, options);
-                    let answer = agent.send_request(request).block_task().await?;
-                    let came = match answer.outcome {
-                        RequestPermissionOutcome::Selected(chosen) => chosen.option_id.to_string(),
-                        _ => "cancelled".to_owned(),
-                    };
-                    self.known().permissions.push(came);
+                    let me = Arc::clone(self);
+                    me.ask(session.clone(), agent.clone()).await?;
+                }
+                Step::AskAside => {
+                    let me = Arc::clone(self);
+                    agent.spawn(me.ask(session.clone(), agent.clone()))?;
                 }
                 Step::End => return Ok(PromptResponse::new(StopReason::EndTurn)),
                 Step::Fail => return Err(Error::internal_error()),

@@ -367,3 +367,29 @@ async fn an_answer_that_cannot_be_stored_is_not_sent_and_the_request_waits_on() 
         .unwrap();
     process.answered(json!(0)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_still_waits_when_the_agent_ends_its_turn_is_refused() {
+    let desk = Desk::new();
+    let process = desk.begin().await;
+    process.ask(json!("left"));
+    let request = desk.asked().await;
+    process.end_turn("completed");
+    let refused = process.answered(json!("left")).await;
+    assert_eq!(refused["error"]["code"], -32000);
+    let phase = desk.engine.request_phase(&key("s"), &request.id);
+    assert_eq!(phase, Some(RequestPhase::Interrupted));
+    let late = desk
+        .engine
+        .answer(&key("s"), &request.id, Decision::Approve)
+        .await
+        .unwrap_err();
+    assert!(failure::is(&late, failure::REQUEST_GONE));
+    let heard = process.state().heard.clone();
+    let answers = heard.iter().filter(|message| message["id"] == "left");
+    assert_eq!(answers.count(), 1);
+    desk.engine
+        .prompt(&key("s"), Prompt::new("next"))
+        .await
+        .unwrap();
+}
