@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     failure,
-    request::OpenRequest,
+    request::{OpenRequest, RequestId, RequestPhase},
     settings::{Conversation, ConversationId, TurnId},
 };
 
@@ -70,6 +70,9 @@ pub struct LiveState {
     /// What waits for an answer.
     #[serde(default)]
     pub requests: Vec<OpenRequest>,
+    /// How the last requests ended, oldest first: an answer that comes late is told from one to nothing.
+    #[serde(default)]
+    pub ended_requests: Vec<(RequestId, RequestPhase)>,
 }
 
 /// A turn that runs.

@@ -108,7 +108,7 @@ impl Dialogue {
                 settled: live.settled,
                 saved: live.settled,
                 turns,
-                requests: Requests::restored(live.requests.clone()),
+                requests: Requests::restored(live.requests.clone(), live.ended_requests.clone()),
                 stderr_told: false,
                 closed: false,
             },
@@ -183,6 +183,7 @@ impl Dialogue {
                 .iter()
                 .map(|asked| asked.open.clone())
                 .collect(),
+            ended_requests: talk.requests.last_ended(),
         })
     }
 

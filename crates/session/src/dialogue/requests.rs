@@ -12,6 +12,9 @@ use crate::{
 /// How many ends are remembered, to tell an answer that comes late from one to nothing.
 const REMEMBERED: usize = 1024;
 
+/// How many of them the next controller remembers; they are stored with each state.
+const LEFT: usize = 64;
+
 /// A request that is not settled.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -47,7 +50,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn restored(open: Vec<OpenRequest>) -> Self {
+    pub(crate) fn restored(open: Vec<OpenRequest>, ended: Vec<(RequestId, RequestPhase)>) -> Self {
         let stage = |open: &OpenRequest| match open.decided {
             Some(_) => Stage::Decided,
             None => Stage::Waiting,
@@ -60,8 +63,14 @@ impl Requests {
                     open,
                 })
                 .collect(),
-            settled: VecDeque::new(),
+            settled: ended.into(),
         }
+    }
+
+    /// Returns how the last requests ended, oldest first, for the next controller.
+    pub(crate) fn last_ended(&self) -> Vec<(RequestId, RequestPhase)> {
+        let skipped = self.settled.len().saturating_sub(LEFT);
+        self.settled.iter().skip(skipped).cloned().collect()
     }
 
     pub(crate) fn open(&self) -> &[Asked] {
@@ -263,5 +272,10 @@ mod tests {
         assert_eq!(requests.phase(&id("q0")), None);
         assert_eq!(requests.phase(&id("q476")), Some(RequestPhase::Answered));
         assert_eq!(requests.settled.len(), REMEMBERED);
+        let left = requests.last_ended();
+        assert_eq!((left.len(), &left[LEFT - 1].0), (LEFT, &id("q1499")));
+        let mut next = Requests::restored(Vec::new(), left);
+        let again = next.decide(&id("q1499"), &Decision::Approve);
+        assert_eq!(again, Err(NoAnswer::AlreadyAnswered));
     }
 }

@@ -96,6 +96,16 @@ async fn another_controller_keeps_the_turn_and_answers_what_waits() {
         process.answered(json!(0)).await["result"]["decision"],
         "accept"
     );
+    // Also the controller after the next one knows that it was answered.
+    let last = new.successor();
+    last.engine.take_over(&key("s")).await.unwrap();
+    let again = last
+        .engine
+        .answer(&key("s"), &asked.id, Decision::Approve)
+        .await
+        .unwrap_err();
+    assert!(failure::is(&again, failure::ALREADY_ANSWERED), "{again}");
+    let new = last;
     process.end_turn("completed");
     let ended = new.event("ended the turn", |event| match &event.kind {
         EventKind::TurnEnded { outcome, .. } => Some((event.turn, *outcome)),
