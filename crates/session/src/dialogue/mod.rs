@@ -17,6 +17,7 @@ use groundcrew_core::{
     process::Offset,
 };
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -58,6 +59,8 @@ struct Talk {
     turns: Turns,
     requests: Requests,
     stderr_told: bool,
+    /// When a turn ended last.
+    rested: Option<Instant>,
     /// Nothing of the agent is heard any more.
     closed: bool,
 }
@@ -92,6 +95,7 @@ impl Dialogue {
                 turns: Turns::default(),
                 requests: Requests::default(),
                 stderr_told: false,
+                rested: None,
                 closed: false,
             },
         )
@@ -110,6 +114,7 @@ impl Dialogue {
                 turns,
                 requests: Requests::restored(live.requests.clone(), live.ended_requests.clone()),
                 stderr_told: false,
+                rested: None,
                 closed: false,
             },
         )
@@ -147,6 +152,19 @@ impl Dialogue {
     pub(crate) fn is_busy(&self) -> bool {
         let talk = self.talk();
         talk.turns.active.is_some() || !talk.requests.open().is_empty()
+    }
+
+    /// Returns when a turn ended last.
+    pub(crate) fn rested(&self) -> Option<Instant> {
+        self.talk().rested
+    }
+
+    /// Takes no prompt any more, because the process goes; returns whether that is so: not while a turn runs or a request waits.
+    pub(crate) fn retire(&self) -> bool {
+        let mut talk = self.talk();
+        let idle = talk.turns.active.is_none() && talk.requests.open().is_empty();
+        talk.closed |= idle;
+        idle
     }
 
     /// Returns what waits for an answer.
@@ -292,6 +310,7 @@ impl Dialogue {
             reason: end.reason.clone(),
         };
         self.tell_in(talk, offset, kind);
+        talk.rested = Some(Instant::now());
         if let Some(turn) = talk.turns.end(id) {
             turn.progress.send_modify(|progress| {
                 progress.acknowledged = true;

@@ -70,6 +70,8 @@ impl Inner {
         }
         if ending == Ending::Release {
             self.may_release(&handle).await?;
+            // A turn may have begun since it was looked at; from here on none does.
+            handle.retire()?;
         }
         if ending == Ending::Close
             && handle.is_live()

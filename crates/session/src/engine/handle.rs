@@ -117,9 +117,23 @@ impl Handle {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Returns since when nobody worked with it.
+    /// Returns since when nobody worked with it, and it worked for nobody.
     pub(super) fn used(&self) -> Instant {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        let called = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let rested = self.talk().and_then(|(_, dialogue)| dialogue.rested());
+        rested.map_or(called, |rested| rested.max(called))
+    }
+
+    /// Lets nobody begin anything with it any more, because it is about to be closed.
+    ///
+    /// # Errors
+    ///
+    /// With the code `agent.busy` while it works; all is as before then.
+    pub(super) fn retire(&self) -> Result<(), Error> {
+        match self.talk() {
+            Some((_, dialogue)) if self.is_live() && !dialogue.retire() => Err(failure::busy()),
+            _ => Ok(()),
+        }
     }
 
     /// Gives up a process that another handle owns from now on; returns what is still to be taken back with it.

@@ -284,9 +284,7 @@ impl Task<'_> {
         old: &Arc<Handle>,
         token: &ConversationId,
     ) -> Result<Opened, Error> {
-        if old.is_busy() {
-            return Err(failure::busy());
-        }
+        old.retire()?;
         self.retire_talk(old, "another process goes on with the conversation")
             .await?;
         let mut tries = 1;

@@ -295,6 +295,49 @@ async fn a_sweep_releases_idle_sessions_and_stops_at_the_first_that_cannot_be() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_is_idle_from_the_end_of_its_last_turn_on() {
+    let desk = Desk::new();
+    let process = desk.begin().await;
+    let idle = Duration::from_mins(30);
+    tokio::time::advance(idle + Duration::from_mins(1)).await;
+    process.end_turn("completed");
+    settle().await;
+    assert_eq!(desk.engine.sweep(idle).await.released, 0);
+    tokio::time::advance(idle - Duration::from_secs(1)).await;
+    assert_eq!(desk.engine.sweep(idle).await.released, 0);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(desk.engine.sweep(idle).await.released, 1);
+    assert!(desk.world.live().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_begins_while_a_release_is_under_way_is_not_cancelled() {
+    let desk = Desk::new();
+    let process = desk.start().await;
+    process.behave("thread/inject_items", Behaviour::Hold);
+    let engine = desk.engine.clone();
+    let releasing = tokio::spawn(async move { engine.release(&key("s")).await });
+    let call = process.called("thread/inject_items", 1).await;
+    let mut turn = desk
+        .engine
+        .prompt(&key("s"), Prompt::new("go"))
+        .await
+        .unwrap();
+    process.answer(&call, json!({}));
+    let busy = releasing.await.unwrap().unwrap_err();
+    assert!(failure::is(&busy, failure::BUSY), "{busy}");
+    assert_eq!(process.closes(), 0);
+    assert!(desk.is_live());
+    process.end_turn("completed");
+    let end = turn.ended().await;
+    assert_eq!(
+        end.outcome,
+        groundcrew_session::event::TurnOutcome::Completed
+    );
+    desk.engine.release(&key("s")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_close_during_a_start_waits_for_it_and_wins() {
     let desk = Desk::new();
     desk.world
