@@ -100,7 +100,7 @@ impl World {
 
     /// Waits until one of its questions was answered.
     pub(crate) async fn answered(&self) {
-        let limit = std::time::Duration::from_secs(60);
+        let limit = std::time::Duration::from_mins(1);
         tokio::time::timeout(limit, self.answered.notified())
             .await
             .unwrap();

@@ -1,5 +1,7 @@
 //! The bytes: however they are cut, whatever stands between them, as long as it can be borne.
 
+use std::time::Duration;
+
 use groundcrew_core::error::ErrorKind;
 use groundcrew_session::{
     event::{EventKind, TurnOutcome},
@@ -235,7 +237,10 @@ async fn an_answer_that_cannot_be_read_is_an_error_for_who_waits() {
     let asking = tokio::spawn(async move { engine.prompt(&key("s"), Prompt::new("go")).await });
     let call = process.called("turn/start", 1).await;
     process.write(format!("{{\"id\":{},\"result\":1e400}}\n", call["id"]));
-    let end = asking.await.unwrap().unwrap().ended().await;
+    let mut turn = asking.await.unwrap().unwrap();
+    let end = tokio::time::timeout(Duration::from_mins(10), turn.ended())
+        .await
+        .unwrap();
     assert_eq!(end.outcome, TurnOutcome::Failed);
     assert!(end.error.unwrap().contains("cannot be read"));
     assert!(desk.is_live());
